@@ -1,0 +1,33 @@
+# spyre_room(NAME [DEPS room...] [LIBS target...])
+#
+# One directory of src/ is one room: every .cc in it and in its sub-folders (tests, fuzzers and files that a sub-folder
+# CMakeLists claims excepted) becomes the static library spyre_NAME, and every *_test.cc beside them becomes part of
+# the program NAME_test. DEPS are the rooms it may include: the arrows of docs/architecture.md.
+function(spyre_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_bench)\\.cc$")
+  if(NOT sources)
+    add_library(spyre_${name} INTERFACE)
+    set(kind INTERFACE)
+  else()
+    add_library(spyre_${name} STATIC ${sources})
+    set(kind PUBLIC)
+  endif()
+  target_link_libraries(spyre_${name} ${kind} spyre_options ${ROOM_LIBS})
+  foreach(dep ${ROOM_DEPS})
+    target_link_libraries(spyre_${name} ${kind} spyre_${dep})
+  endforeach()
+  if(SPYRE_BUILD_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE spyre_${name} GTest::gmock GTest::gtest_main ${ROOM_TEST_LIBS})
+    foreach(dep ${ROOM_TEST_DEPS})
+      target_link_libraries(${name}_test PRIVATE spyre_${dep})
+    endforeach()
+    target_compile_definitions(${name}_test PRIVATE SPYRE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+                               SPYRE_GOLDEN_DATA="${CMAKE_SOURCE_DIR}/tests/golden/data")
+    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  endif()
+endfunction()

@@ -1,0 +1,29 @@
+// The text form of a graph: what tests are written in, what --dump-after prints and what canonical_text() is made of.
+//
+//   graph mlp {
+//     input %x : f16[@4,576]            # @ marks the rows dimension
+//     param %gate_up : f16[576,3072]
+//     param %down : f16[1536,576]
+//     state %kv : kv f16[3,64]
+//     input %batch : batch
+//     %0 : f16[@4,3072] = matmul(%x, %gate_up)
+//     %1 = slice(%0) {axis=1, start=0, size=1536}     # a result type may be left out: it is inferred
+//     ...
+//     return %8
+//   }
+//
+// parse(print(g)) equals g. '#' starts a comment. Attribute values: 3, 1e-05, "text", [1,2,3]. Parsing is safe on any
+// bytes: errors are Error(kInvalidArgument, "line 7: ..."), sizes are bounded by kMaxRank, kMaxExtent and 10^6 lines.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "graph/graph.h"
+
+namespace spyre::graph {
+
+SPYRE_API std::string print(const Graph& graph);
+SPYRE_API Graph parse(std::string_view text);
+
+}  // namespace spyre::graph

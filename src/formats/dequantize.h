@@ -1,0 +1,51 @@
+// The tensor types of GGUF, and the ones that can be turned into floats.
+//
+// A block type packs `block` neighbouring elements of a row into `bytes`; the element order is the row's. Values (d and
+// m are f16, widened exactly):
+//   Q8_0  32 in 34 bytes: d, 32 x i8            x[i] = d * q[i]
+//   Q4_0  32 in 18 bytes: d, 16 x u8            x[i] = d * (q[i] - 8);  q[i] = low nibble of byte i, q[i + 16] = high
+//   nibble Q4_1  32 in 20 bytes: d, m, 16 x u8         x[i] = d * q[i] + m, product exact, sum rounded to fp32
+// Source: ggml's block definitions; the bits are those of the Python package `gguf`.
+//
+// All functions are stateless; any thread. A 16-bit target is rounded once (base/half.h) from the fp32 value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/export.h"
+
+namespace spyre::formats {
+
+enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+
+struct GgmlTypeInfo {
+  uint32_t number;
+  const char* name;
+  uint32_t block;  // elements
+  uint32_t bytes;  // per block
+};
+
+// Known sizes, for more types than can be dequantised: nullptr for a number nobody has given a meaning.
+SPYRE_API const GgmlTypeInfo* find_ggml_type(uint32_t number);
+SPYRE_API bool can_dequantize(uint32_t number);
+SPYRE_API std::string dequantizable_types();  // "F32, F16, ...", for messages
+
+// `n` elements from whole blocks at `source` (any alignment). REQUIRES: n is a multiple of the block size.
+void dequantize_q8_0(const std::byte* source, size_t n, float* out);
+void dequantize_q4_0(const std::byte* source, size_t n, float* out);
+void dequantize_q4_1(const std::byte* source, size_t n, float* out);
+void widen_f32(const std::byte* source, size_t n, float* out);
+void widen_f16(const std::byte* source, size_t n, float* out);
+void widen_bf16(const std::byte* source, size_t n, float* out);
+
+// By type number. REQUIRES: can_dequantize(type). kInvalidArgument when n is no multiple of the block size.
+SPYRE_API void dequantize(uint32_t type, const std::byte* source, size_t n, float* out);
+
+// fp32 to `target` (f32, f16 or bf16; else kInvalidArgument), one rounding, at any address.
+SPYRE_API void narrow(const float* source, size_t n, DType target, std::byte* out);
+
+}  // namespace spyre::formats

@@ -1,33 +1,61 @@
-# spyre_room(NAME [DEPS room...] [LIBS target...])
+# spyre_room(NAME [DEPS room...] [LIBS target...] [TEST_DEPS room...] [TEST_LIBS target...])
 #
-# One directory of src/ is one room: every .cc in it and in its sub-folders (tests, fuzzers and files that a sub-folder
-# CMakeLists claims excepted) becomes the static library spyre_NAME, and every *_test.cc beside them becomes part of
-# the program NAME_test. DEPS are the rooms it may include: the arrows of docs/architecture.md.
+# One directory of src/ is one room: every .cc in it and in its sub-folders becomes the static library spyre_NAME, and
+# every *_test.cc beside them becomes part of the program NAME_test. Not in it: *_test.cc, *_fuzz.cc, *_bench.cc, main.cc
+# (each product adds its own), and whatever lies under a sub-folder with a CMakeLists.txt of its own (a room by itself).
+# DEPS are the rooms it may include: the arrows of docs/architecture.md. Tests and benchmarks link these static
+# libraries; the products (cmake/SpyreProducts.cmake) are put together from the same objects.
 function(spyre_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;TEST_LIBS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
-  set(tests ${sources})
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_bench)\\.cc$")
+  spyre_room_sources(${CMAKE_CURRENT_SOURCE_DIR} sources tests)
   if(NOT sources)
     add_library(spyre_${name} INTERFACE)
     set(kind INTERFACE)
   else()
     add_library(spyre_${name} STATIC ${sources})
     set(kind PUBLIC)
+    add_dependencies(spyre_${name} spyre_build_id)
   endif()
+  set_property(GLOBAL APPEND PROPERTY SPYRE_ROOMS ${name})
   target_link_libraries(spyre_${name} ${kind} spyre_options ${ROOM_LIBS})
   foreach(dep ${ROOM_DEPS})
     target_link_libraries(spyre_${name} ${kind} spyre_${dep})
   endforeach()
   if(SPYRE_BUILD_TESTS AND tests)
-    add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE spyre_${name} GTest::gmock GTest::gtest_main ${ROOM_TEST_LIBS})
+    spyre_test(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE spyre_${name} ${ROOM_TEST_LIBS})
     foreach(dep ${ROOM_TEST_DEPS})
       target_link_libraries(${name}_test PRIVATE spyre_${dep})
     endforeach()
-    target_compile_definitions(${name}_test PRIVATE SPYRE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
-                               SPYRE_GOLDEN_DATA="${CMAKE_SOURCE_DIR}/tests/golden/data")
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   endif()
+endfunction()
+
+# The .cc files of a room, tests apart.
+function(spyre_room_sources directory sources_out tests_out)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${directory}/*.cc)
+  file(GLOB_RECURSE inner_rooms CONFIGURE_DEPENDS ${directory}/CMakeLists.txt)
+  list(REMOVE_ITEM inner_rooms ${directory}/CMakeLists.txt)
+  foreach(inner ${inner_rooms})
+    get_filename_component(inner ${inner} DIRECTORY)
+    foreach(source ${sources})
+      string(FIND ${source} ${inner}/ at)
+      if(at EQUAL 0)
+        list(REMOVE_ITEM sources ${source})
+      endif()
+    endforeach()
+  endforeach()
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_bench|/main)\\.cc$")
+  set(${sources_out} ${sources} PARENT_SCOPE)
+  set(${tests_out} ${tests} PARENT_SCOPE)
+endfunction()
+
+# spyre_test(TARGET SOURCE...): a GoogleTest program that knows where the committed test data lies.
+function(spyre_test target)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE spyre_options GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE SPYRE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+                             SPYRE_GOLDEN_DATA="${CMAKE_SOURCE_DIR}/tests/golden/data")
 endfunction()

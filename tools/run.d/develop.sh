@@ -1,0 +1,72 @@
+# For those who change the code: fuzzers, benchmarks, formatting, lint.
+
+cmd_fuzz() {
+  local only=${1:-} seconds=${2:-30} found=0
+  [[ $only =~ ^[0-9]+$ ]] && { seconds=$only; only=; }
+  setup_build fuzz
+  compile fuzz
+  local binary name corpus
+  for binary in build/fuzz/bin/*_fuzz; do
+    [ -x "$binary" ] || continue
+    name=$(basename "$binary" _fuzz)
+    [ -z "$only" ] || [ "$only" = "$name" ] || [ "$only" = "${name}_fuzz" ] || continue
+    found=1
+    # New inputs go to build/fuzz/corpus; the committed seeds are only read.
+    corpus=build/fuzz/corpus/$name
+    mkdir -p "$corpus" build/fuzz/crashes
+    local seeds=()
+    [ -d "tests/data/fuzz/$name" ] && seeds=("tests/data/fuzz/$name")
+    say "fuzzing $name for $seconds s"
+    "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz/crashes/$name-" "$corpus" "${seeds[@]}" </dev/null >"build/fuzz/$name.log" 2>&1 ||
+      { tail -n 40 "build/fuzz/$name.log" >&2; die "$name: the fuzzer found something (input in build/fuzz/crashes)"; }
+    grep -E '^(stat::number_of_executed_units|stat::peak_rss_mb)' "build/fuzz/$name.log" >&2 || true
+  done
+  [ "$found" = 1 ] || die "no fuzzer named '$only'; there are: $(basename -s _fuzz -a build/fuzz/bin/*_fuzz 2>/dev/null | xargs)"
+}
+
+cmd_bench() {
+  setup_build release model
+  compile release
+  if [ "${1:-}" = kernels ]; then
+    shift
+    local binary
+    for binary in build/release/bin/*_bench; do
+      [ -x "$binary" ] && { say "$binary"; "$binary" "$@"; }
+    done
+    return 0
+  fi
+  fetch_model || die "could not fetch the demo model; the lines above say why"
+  build/release/bin/spyre bench "$MODEL_FILE" "$@"
+}
+
+source_files() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cpp' | xargs -r ls -d 2>/dev/null; }
+
+cmd_format() {
+  install_packages git clang-format-19
+  local files
+  mapfile -t files < <(source_files)
+  [ ${#files[@]} -gt 0 ] || return 0
+  if [ "${1:-}" = --check ]; then
+    clang-format-19 --dry-run --Werror "${files[@]}"
+  else
+    clang-format-19 -i "${files[@]}"
+  fi
+}
+
+changed_files() { { git diff --name-only HEAD; git ls-files --others --exclude-standard; } | sort -u; }
+
+cmd_lint() {
+  install_packages git clang-tidy-19
+  [ -f build/release/compile_commands.json ] || cmd_build release >&2
+  local files
+  case "${1:-}" in
+    all) mapfile -t files < <(source_files | grep '\.cc$') ;;
+    '') mapfile -t files < <(changed_files | grep '\.cc$' || true) ;;
+    *) files=("$@") ;;
+  esac
+  [ ${#files[@]} -gt 0 ] || { say "no C++ source has changed since the last commit; ./run lint all looks at every file"; return 0; }
+  printf '%s\0' "${files[@]}" |
+    xargs -0 -n 1 -P "$(compile_jobs)" clang-tidy-19 --quiet --warnings-as-errors='*' -p build/release ||
+    die "clang-tidy has remarks (above)"
+}

@@ -1,0 +1,66 @@
+# The tests: unit tests and system tests by ctest; mutants; the same tests under sanitizers.
+
+# run_ctest PRESET [CTEST_ARGUMENT...]: ends with one line that is the result
+run_ctest() {
+  local preset=$1 log=build/$1/ctest.log wrap=() rc=0
+  shift
+  [ "$preset" = tsan ] && wrap=(without_aslr)
+  "${wrap[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" "$@" \
+    </dev/null 2>&1 | tee "$log" || rc=$?
+  local skipped summary
+  skipped=$(grep -c '\*\*\*Skipped' "$log" || true)
+  summary=$(sed -n 's/^\([0-9]*% tests passed.*\)$/\1/p' "$log")
+  summary="$preset: ${summary:-no test ran}, $skipped skipped"
+  if [ "$rc" = 0 ]; then
+    echo "run: PASSED ($summary)"
+  else
+    echo "run: FAILED ($summary; log: $log)"
+    exit 1
+  fi
+}
+
+# Tests on the real model are part of the suite; without network they are skipped, and counted as skipped.
+provide_test_model() {
+  if [ -n "${SPYRE_TEST_MODEL:-}" ]; then return; fi
+  if fetch_model; then
+    export SPYRE_TEST_MODEL=$ROOT/$MODEL_FILE
+  else
+    say "the demo model could not be fetched: the tests that need it will be skipped"
+  fi
+}
+
+cmd_test() {
+  if [ "${1:-}" = mutants ]; then
+    shift
+    cmd_mutants "$@"
+    return
+  fi
+  setup_build release model
+  compile release
+  provide_test_model
+  if [ $# -gt 0 ]; then run_ctest release -R "$1"; else run_ctest release; fi
+}
+
+cmd_mutants() {
+  setup_build release
+  install_packages python3
+  python3 tools/mutants.py "$@"
+}
+
+cmd_sanitize() {
+  local preset
+  for preset in "${@:-asan-ubsan}"; do
+    [ "$preset" = asan-ubsan ] || [ "$preset" = tsan ] || { echo "run: sanitize asan-ubsan or tsan, not '$preset'" >&2; exit 2; }
+  done
+  if [ $# = 0 ]; then set -- asan-ubsan tsan; fi
+  setup_build release model
+  provide_test_model
+  # Leaks of the Rust archive's lazily made statics are still reachable, so LeakSanitizer stays on.
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
+  export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+  export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+  for preset in "$@"; do
+    compile "$preset"
+    (run_ctest "$preset") || exit 1
+  done
+}

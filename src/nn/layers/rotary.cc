@@ -1,0 +1,95 @@
+#include "nn/layers/rotary.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/half.h"
+
+namespace spyre::nn {
+
+void store_float(HostTensor& tensor, int64_t index, float x) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      tensor.as<float>()[index] = x;
+      return;
+    case DType::kF16:
+      tensor.as<uint16_t>()[index] = f32_to_f16(x);
+      return;
+    case DType::kBF16:
+      tensor.as<uint16_t>()[index] = f32_to_bf16(x);
+      return;
+    default:
+      SPYRE_CHECK(false, "dtype {}", to_string(tensor.dtype));
+  }
+}
+
+namespace {
+
+// Llama 3.1 scaling: wavelengths beyond the original context are slowed by |factor|, short ones kept, and a band
+// between is interpolated. Formula as in transformers' modeling_rope_utils.
+float llama3_scaled(float frequency, const formats::RopeConfig& rope) {
+  const double original = static_cast<double>(rope.original_max_position);
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength < original / rope.high_freq_factor) return frequency;
+  if (wavelength > original / rope.low_freq_factor) return static_cast<float>(frequency / rope.factor);
+  const double smooth = (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
+}
+
+}  // namespace
+
+std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size) {
+  std::vector<float> frequencies(head_size / 2);
+  for (int64_t i = 0; i < head_size / 2; ++i) {
+    const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_size);
+    float f = static_cast<float>(1.0 / std::pow(rope.theta, exponent));
+    if (rope.type == "llama3") {
+      f = llama3_scaled(f, rope);
+    } else if (rope.type == "linear") {
+      f = static_cast<float>(f / rope.factor);
+    } else if (rope.type != "default") {
+      throw_error(ErrorCode::kUnsupported, "rope scaling type '{}' is not built; known: default, linear, llama3",
+                  rope.type);
+    }
+    // A GGUF file carries llama3 scaling as a divisor per frequency.
+    if (!rope.frequency_divisors.empty()) {
+      SPYRE_CHECK(static_cast<int64_t>(rope.frequency_divisors.size()) == head_size / 2);
+      f = f / rope.frequency_divisors[i];
+    }
+    frequencies[i] = f;
+  }
+  return frequencies;
+}
+
+std::pair<float, float> RotaryEmbedding::cos_sin(int64_t position, float inverse_frequency) {
+  const float angle = static_cast<float>(position) * inverse_frequency;
+  return {static_cast<float>(std::cos(static_cast<double>(angle))),
+          static_cast<float>(std::sin(static_cast<double>(angle)))};
+}
+
+void RotaryEmbedding::build_cache() {
+  const int64_t d = options_.head_size, half = d / 2;
+  HostTensor cache = HostTensor::allocate(options_.dtype, {options_.max_positions, d});
+  const std::vector<float> frequencies = inverse_frequencies(options_.rope, d);
+  for (int64_t p = 0; p < options_.max_positions; ++p) {
+    for (int64_t i = 0; i < half; ++i) {
+      const auto [c, s] = cos_sin(p, frequencies[i]);
+      store_float(cache, p * d + i, c);
+      store_float(cache, p * d + half + i, s);
+    }
+  }
+  cache_ = add_parameter({.name = options_.path + ".cos_sin_cache",
+                          .type = graph::Type::tensor(options_.dtype, std::vector<int64_t>{options_.max_positions, d}),
+                          .buffer = std::move(cache)});
+}
+
+Value RotaryEmbedding::gather(Tracer& t, Value positions) const {
+  return t.gather_rows(t.parameter(*cache_), positions);
+}
+
+Value RotaryEmbedding::apply(Tracer& t, Value x, Value rows) const {
+  return t.op("rotary", {x, rows});
+}
+
+}  // namespace spyre::nn

@@ -1,0 +1,51 @@
+// Rotary position embedding, neox form (halves), over the whole head.
+//
+// The table is a buffer built on the host at construction: [max positions, D], cosines in the first D/2 columns, sines
+// in the last. gather() picks the step's rows once; apply() rotates q or k with them in every layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/model_config.h"
+#include "nn/module.h"
+#include "nn/tracer.h"
+
+namespace spyre::nn {
+
+class SPYRE_API RotaryEmbedding : public Module {
+ public:
+  struct Options {
+    std::string path;
+    int64_t head_size = 0;
+    int64_t max_positions = 0;
+    formats::RopeConfig rope;  // theta and scaling
+    DType dtype = DType::kF32;
+  };
+  static constexpr const char* kClassName = "RotaryEmbedding";
+  explicit RotaryEmbedding(const Options& options) : RotaryEmbedding(kClassName, options) { build_cache(); }
+
+  virtual Value gather(Tracer& t, Value positions) const;
+  virtual Value apply(Tracer& t, Value x, Value rows) const;  // x [@T, heads, head size]
+
+  // theta^(-2i/D), scaled as |rope| says ("default", "linear", "llama3"). Throws kUnsupported for another type.
+  static std::vector<float> inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size);
+
+ protected:
+  RotaryEmbedding(std::string class_name, const Options& options)
+      : Module(std::move(class_name), options.path), options_(options) {}
+
+  // cos and sin of (position, i): fp32 angle, double cosine, rounded to fp32 (docs/numerics.md §5).
+  static std::pair<float, float> cos_sin(int64_t position, float inverse_frequency);
+
+  Options options_;
+  Parameter* cache_ = nullptr;
+
+ private:
+  void build_cache();
+};
+
+// Stores |x| as an element of |dtype| at |index| of |tensor|.
+SPYRE_API void store_float(HostTensor& tensor, int64_t index, float x);
+
+}  // namespace spyre::nn

@@ -1,0 +1,46 @@
+#include "nn/registry.h"
+
+#include <fmt/ranges.h>
+
+#include "nn/models/llama.h"
+
+namespace spyre::nn {
+
+ModelRegistry ModelRegistry::built_in() {
+  ModelRegistry registry;
+  registry.register_model("LlamaForCausalLM", [](const ModelBuildContext& context) -> std::unique_ptr<CausalLM> {
+    return std::make_unique<LlamaForCausalLM>(context);
+  });
+  return registry;
+}
+
+void ModelRegistry::register_model(const std::string& architecture, Builder builder) {
+  if (!builders_.emplace(architecture, std::move(builder)).second) {
+    throw_error(ErrorCode::kFailedPrecondition, "architecture {} is registered twice", architecture);
+  }
+}
+
+void ModelRegistry::adapt_model(const std::string& architecture, Builder builder) {
+  const auto found = builders_.find(architecture);
+  if (found == builders_.end()) {
+    throw_error(ErrorCode::kNotFound, "cannot adapt architecture {}: the host does not know it; known: {}",
+                architecture, fmt::join(architectures(), ", "));
+  }
+  found->second = std::move(builder);
+}
+
+std::unique_ptr<CausalLM> ModelRegistry::build(const ModelBuildContext& context) const {
+  for (const std::string& architecture : context.config.architectures) {
+    if (const auto found = builders_.find(architecture); found != builders_.end()) return found->second(context);
+  }
+  throw_error(ErrorCode::kUnsupported, "no model is built for architecture {}; known: {}",
+              fmt::join(context.config.architectures, ", "), fmt::join(architectures(), ", "));
+}
+
+std::vector<std::string> ModelRegistry::architectures() const {
+  std::vector<std::string> names;
+  for (const auto& [name, builder] : builders_) names.push_back(name);
+  return names;
+}
+
+}  // namespace spyre::nn

@@ -1,0 +1,51 @@
+// A platform is where a model runs. Built-in: `cpu` (the reference interpreter: the oracle) and `null` (a skeleton to
+// start a new one from). Others come as plugins: a shared library with one entry point, found through a manifest.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/export.h"
+#include "formats/checkpoint.h"
+#include "nn/registry.h"
+#include "platform/config.h"
+#include "runner/forward.h"
+#include "runner/worker.h"
+
+namespace spyre::platform {
+
+class SPYRE_API Platform {
+ public:
+  virtual ~Platform() = default;
+
+  virtual std::string name() const = 0;
+  virtual std::string description() const = 0;
+
+  // Completes |config| for |model|, or throws Error naming the field and its value. Idempotent: the result passes again
+  // unchanged.
+  virtual void check_and_update_config(EngineConfig& config, const formats::ModelConfig& model) const = 0;
+
+  // Replacements of base layers and adaptations of models; called once per model build.
+  virtual void register_layers(nn::LayerRegistry& registry) const { (void)registry; }
+  virtual void register_models(nn::ModelRegistry& registry) const { (void)registry; }
+
+  // |config| has passed check_and_update_config. The runner keeps |checkpoint| alive as long as it needs it.
+  virtual std::unique_ptr<runner::ModelRunner> create_model_runner(
+      const EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const = 0;
+};
+
+// The model of |checkpoint| as |platform| builds it: registries filled, architecture resolved.
+SPYRE_API std::unique_ptr<nn::CausalLM> build_model(const Platform& platform, const EngineConfig& config,
+                                                    const formats::ModelConfig& model);
+
+// A platform's worker for a model, loaded, with its KV cache allocated and warmed up.
+struct Instance {
+  EngineConfig config;
+  std::shared_ptr<const formats::Checkpoint> checkpoint;
+  std::unique_ptr<runner::Worker> worker;
+  runner::WarmUpReport warm_up;
+  int64_t num_kv_blocks = 0;
+};
+
+}  // namespace spyre::platform

@@ -6,7 +6,7 @@ run_ctest() {
   shift
   [ "$preset" = tsan ] && wrap=(without_aslr)
   "${wrap[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" "$@" \
-    </dev/null 2>&1 | tee "$log" || rc=$?
+    </dev/null 2>&1 | sed -u '/^ *Start *[0-9]*:/d' | tee "$log" || rc=$?
   local skipped summary
   skipped=$(grep -c '\*\*\*Skipped' "$log" || true)
   summary=$(sed -n 's/^\([0-9]*% tests passed.*\)$/\1/p' "$log")

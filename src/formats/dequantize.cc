@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "formats/bytes.h"
@@ -75,7 +76,7 @@ __attribute__((target("avx,f16c"))) void widen_f16_f16c(const std::byte* source,
   for (; i < n; ++i) out[i] = load_f16(source + 2 * i);
 }
 bool has_f16c() {
-  static const bool has = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+  static const bool has = CpuFeatures::capped_by_environment().avx2;
   return has;
 }
 #endif

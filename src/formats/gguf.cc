@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "formats/bytes.h"
 #include "formats/dequantize.h"
+#include "formats/name_index.h"
 
 namespace spyre::formats {
 namespace {
@@ -155,9 +156,12 @@ struct GgufParser {
     const auto [keys, tensors] = header();
     file.keys_.reserve(keys);
     for (uint64_t i = 0; i < keys; ++i) key(i);
+    if (auto twice = sort_by_name(file.keys_, &GgufKey::key, file.key_order_)) corrupt("key '{}' stands twice", *twice);
     alignment();
     file.tensors_.reserve(tensors);
     for (uint64_t i = 0; i < tensors; ++i) tensor(i);
+    if (auto twice = sort_by_name(file.tensors_, &GgufTensor::name, file.tensor_order_))
+      corrupt("tensor '{}' stands twice", *twice);
     place();
   }
 
@@ -207,8 +211,6 @@ struct GgufParser {
     } else {
       in.skip(size_of(entry.type), entry.key);
     }
-    if (!file.key_index_.emplace(entry.key, static_cast<uint32_t>(file.keys_.size())).second)
-      corrupt("key '{}' stands twice", printable(entry.key));
     file.keys_.push_back(entry);
   }
 
@@ -281,8 +283,6 @@ struct GgufParser {
               info->block, info->name);
     if (!multiply(elements / info->block, info->bytes, t.bytes))
       corrupt("tensor '{}': {} elements of {} take more than 2^64 bytes", printable(t.name), elements, info->name);
-    if (!file.tensor_index_.emplace(t.name, static_cast<uint32_t>(file.tensors_.size())).second)
-      corrupt("tensor '{}' stands twice", printable(t.name));
     file.tensors_.push_back(t);
   }
 
@@ -354,13 +354,13 @@ std::unique_ptr<GgufFile> GgufFile::parse(std::unique_ptr<GgufFile> file) {
 }
 
 const GgufKey* GgufFile::find_key(std::string_view key) const {
-  const auto found = key_index_.find(key);
-  return found == key_index_.end() ? nullptr : &keys_[found->second];
+  const uint32_t* found = find_by_name(keys_, &GgufKey::key, key_order_, key);
+  return found ? &keys_[*found] : nullptr;
 }
 
 const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
-  const auto found = tensor_index_.find(name);
-  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
+  const uint32_t* found = find_by_name(tensors_, &GgufTensor::name, tensor_order_, name);
+  return found ? &tensors_[*found] : nullptr;
 }
 
 std::optional<std::string_view> GgufFile::get_string(std::string_view key) const {

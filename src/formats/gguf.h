@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/export.h"
@@ -149,7 +148,7 @@ class SPYRE_API GgufFile {
   std::vector<GgufTensor> tensors_;
   std::vector<GgufArray> arrays_;
   std::vector<std::vector<uint64_t>> string_offsets_;
-  std::unordered_map<std::string_view, uint32_t> key_index_, tensor_index_;
+  std::vector<uint32_t> key_order_, tensor_order_;  // indices sorted by name: no hash that a file could make collide
 };
 
 }  // namespace spyre::formats

@@ -1,0 +1,28 @@
+#include "formats/json.h"
+
+#include "base/error.h"
+#include "formats/bytes.h"
+
+namespace spyre::formats {
+
+nlohmann::json parse_json_object(std::string_view text, const std::string& name) {
+  using nlohmann::json;
+  if (text.size() > kMaxJsonBytes)
+    throw_error(ErrorCode::kResourceExhausted, "{} has {} bytes; at most {} are read", name, text.size(),
+                kMaxJsonBytes);
+  const auto guard = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxJsonDepth)
+      throw_error(ErrorCode::kCorruptData, "{}: JSON nested deeper than {}", name, kMaxJsonDepth);
+    return true;
+  };
+  try {
+    json tree = json::parse(text, guard);
+    if (!tree.is_object())
+      throw_error(ErrorCode::kCorruptData, "{}: a JSON object is expected, this is {}", name, tree.type_name());
+    return tree;
+  } catch (const json::exception& error) {
+    throw_error(ErrorCode::kCorruptData, "{}: broken JSON: {}", name, printable(error.what(), 200));
+  }
+}
+
+}  // namespace spyre::formats

@@ -1,0 +1,316 @@
+#include "formats/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/bytes.h"
+#include "formats/dequantize.h"
+#include "formats/gguf.h"
+#include "formats/json.h"
+#include "formats/name_index.h"
+#include "formats/safetensors.h"
+#include "formats/tensor_names.h"
+
+namespace spyre::formats {
+namespace fs = std::filesystem;
+
+// Both formats come down to this: contiguous elements, in blocks of a known size.
+struct Checkpoint::Source {
+  const MappedFile* file = nullptr;
+  const std::byte* data = nullptr;
+  uint64_t offset = 0;  // of data in file, for hints
+  uint32_t type = 0;    // a GGUF type number; safetensors dtypes have one too, but for U8 and BOOL, which have I8's
+  uint32_t block = 1;   // elements
+  uint32_t block_bytes = 0;
+  int64_t head_rows = 0;  // rows per rotary head where Q/K rows are interleaved; 0: rows are in order
+};
+
+namespace {
+
+constexpr uint64_t kChunk = 4096;  // elements; a multiple of every block size, 16 KiB as fp32
+constexpr uint32_t kF64 = 28;
+
+bool is_readable_float(DType dtype) {
+  return dtype == DType::kF32 || is_16bit_float(dtype);
+}
+
+uint32_t ggml_number(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 0;
+    case DType::kF16:
+      return 1;
+    case DType::kBF16:
+      return 30;
+    case DType::kF64:
+      return kF64;
+    case DType::kI64:
+      return 27;
+    case DType::kI32:
+      return 26;
+    case DType::kI16:
+      return 25;
+    default:
+      return 24;
+  }
+}
+
+// Of the elements when they are read one by one; f32 stands for the blocks.
+DType element_dtype(uint32_t type) {
+  if (type == static_cast<uint32_t>(GgmlType::kF16)) return DType::kF16;
+  if (type == static_cast<uint32_t>(GgmlType::kBF16)) return DType::kBF16;
+  return DType::kF32;
+}
+
+std::string storage_name(DType dtype) {
+  std::string name(to_string(dtype));
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+// fp64 to fp32 rounding to odd: the last bit remembers that something was cut off, so that rounding again to 16 bits
+// gives what one rounding from fp64 would. For an fp32 target the cast itself is the one rounding.
+float round_to_odd(double value) {
+  float near = static_cast<float>(value);
+  if (!std::isfinite(near)) return near;
+  if (static_cast<double>(near) == value) return near;
+  if (std::abs(static_cast<double>(near)) > std::abs(value)) near = std::nextafter(near, 0.0f);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(near) | 1u);
+}
+
+// For a big-endian host; 16-bit floats and f32 go through widen and narrow there.
+void copy_swapped(const std::byte* data, uint64_t n, uint64_t size, std::byte* out) {
+  for (uint64_t i = 0; i < n; ++i) std::reverse_copy(data + i * size, data + (i + 1) * size, out + i * size);
+}
+
+void widen(uint32_t type, const std::byte* data, uint64_t n, DType target, float* out) {
+  if (type != kF64) return dequantize(type, data, n, out);
+  for (uint64_t i = 0; i < n; ++i) {
+    const auto value = load_le<double>(data + 8 * i);
+    out[i] = target == DType::kF32 ? static_cast<float>(value) : round_to_odd(value);
+  }
+}
+
+}  // namespace
+
+// An empty tensor may have any other dimensions; the product of all of a full one is bounded by its bytes.
+int64_t TensorInfo::elements() const {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+Checkpoint::Checkpoint() = default;
+Checkpoint::~Checkpoint() = default;
+
+std::unique_ptr<Checkpoint> Checkpoint::open(const fs::path& model) {
+  std::error_code error;
+  const fs::file_status status = fs::status(model, error);
+  if (!fs::exists(status))
+    throw_error(ErrorCode::kNotFound, "model '{}' is neither a folder nor a .gguf file (models are not downloaded)",
+                model.string());
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->path_ = model;
+  if (fs::is_directory(status)) {
+    checkpoint->open_folder(model);
+  } else {
+    checkpoint->open_gguf(model);
+  }
+  checkpoint->finish();
+  return checkpoint;
+}
+
+void Checkpoint::open_folder(const fs::path& folder) {
+  folder_ = folder;
+  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  if (!has("config.json") && !has("model.safetensors") && !has("model.safetensors.index.json")) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+    if (found.size() == 1) return open_gguf(found[0]);
+    if (found.size() > 1)
+      throw_error(ErrorCode::kInvalidArgument, "'{}' has {} .gguf files: name the one to load", folder.string(),
+                  found.size());
+  }
+  if (!has("config.json")) throw_error(ErrorCode::kNotFound, "'{}' has no config.json", folder.string());
+  const fs::path config = folder / "config.json", generation = folder / "generation_config.json";
+  config_ = parse_model_config(read_file(config, kMaxJsonBytes),
+                               fs::exists(generation) ? read_file(generation, kMaxJsonBytes) : std::string(),
+                               config.string(), generation.string());
+  if (has("model.safetensors")) {
+    shards_.push_back(SafetensorsFile::open(contained_path(folder, "model.safetensors")));
+    for (const SafetensorsTensor& t : shards_[0]->tensors()) add_tensor(*shards_[0], t);
+  } else if (has("model.safetensors.index.json")) {
+    add_shards(folder / "model.safetensors.index.json");
+  } else {
+    throw_error(ErrorCode::kNotFound, "'{}' has neither model.safetensors nor model.safetensors.index.json{}",
+                folder.string(),
+                has("pytorch_model.bin") || has("pytorch_model.bin.index.json")
+                    ? " (pytorch_model.bin is not read: convert it to safetensors)"
+                    : "");
+  }
+}
+
+// A tensor counts when the index names it, and must then be in the file the index says.
+void Checkpoint::add_shards(const fs::path& path) {
+  const ShardIndex index = parse_shard_index(read_file(path, kMaxShardIndexBytes), path.string());
+  for (const std::string& file : index.files) shards_.push_back(SafetensorsFile::open(contained_path(folder_, file)));
+  for (const auto& [name, file] : index.weight_map) {
+    const SafetensorsTensor* tensor = shards_[file]->find(name);
+    if (!tensor)
+      throw_error(ErrorCode::kCorruptData, "{}: tensor '{}' is not in '{}'", path.string(), printable(name),
+                  printable(index.files[file]));
+    add_tensor(*shards_[file], *tensor);
+  }
+}
+
+void Checkpoint::add_tensor(const SafetensorsFile& file, const SafetensorsTensor& t) {
+  tensors_.push_back({t.name, t.shape, storage_name(t.dtype), t.dtype, t.bytes});
+  sources_.push_back({.file = file.file(),
+                      .data = file.data(t).data(),
+                      .offset = t.offset,
+                      .type = ggml_number(t.dtype),
+                      .block_bytes = static_cast<uint32_t>(size_of(t.dtype))});
+}
+
+void Checkpoint::open_gguf(const fs::path& path) {
+  folder_ = path.parent_path();
+  gguf_ = GgufFile::open(path);
+  config_ = model_config_from_gguf(*gguf_);
+  for (const GgufTensor& t : gguf_->tensors()) {
+    const GgmlTypeInfo& type = *find_ggml_type(t.type);
+    const auto translated = translate_llama_name(t.name, config_.num_hidden_layers);
+    if (!translated)
+      throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' is not part of a 'llama' model of {} layers", gguf_->name(),
+                  printable(t.name), config_.num_hidden_layers);
+    if (!can_dequantize(t.type))
+      throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' has type {} ({}); weights are read from {}", gguf_->name(),
+                  printable(t.name), type.name, type.number, dequantizable_types());
+    if (translated->name.empty()) continue;
+    TensorInfo info{translated->name, {}, type.name, element_dtype(t.type), t.bytes};
+    for (uint32_t d = t.rank; d-- > 0;) info.shape.push_back(static_cast<int64_t>(t.dims[d]));
+    Source source{.file = gguf_->file(),
+                  .data = gguf_->data(t).data(),
+                  .offset = t.offset,
+                  .type = t.type,
+                  .block = type.block,
+                  .block_bytes = type.bytes};
+    if (translated->order != RowOrder::kPlain) {
+      const int64_t heads =
+          translated->order == RowOrder::kQueryHeads ? config_.num_attention_heads : config_.num_key_value_heads;
+      if (info.shape[0] != heads * config_.head_dim || config_.head_dim % 2 != 0)
+        throw_error(ErrorCode::kCorruptData,
+                    "{}: tensor '{}' has {} rows; {} heads of {} (an even number) are expected", gguf_->name(),
+                    printable(t.name), info.shape[0], heads, config_.head_dim);
+      source.head_rows = config_.head_dim;
+    }
+    tensors_.push_back(std::move(info));
+    sources_.push_back(source);
+  }
+}
+
+void Checkpoint::finish() {
+  std::vector<uint32_t> order;
+  if (const auto twice = sort_by_name(tensors_, &TensorInfo::name, order))
+    throw_error(ErrorCode::kCorruptData, "'{}': tensor '{}' stands twice", path_.string(), *twice);
+  std::vector<TensorInfo> tensors;
+  std::vector<Source> sources;
+  for (uint32_t index : order) {
+    tensors.push_back(std::move(tensors_[index]));
+    sources.push_back(sources_[index]);
+  }
+  tensors_ = std::move(tensors);
+  sources_ = std::move(sources);
+
+  if (config_.dtype || is_gguf()) return;
+  std::array<uint64_t, 256> bytes{};
+  for (const TensorInfo& t : tensors_)
+    if (is_readable_float(t.dtype)) bytes[static_cast<size_t>(t.dtype)] += t.bytes;
+  const auto most = std::max_element(bytes.begin(), bytes.end());
+  if (*most) config_.dtype = static_cast<DType>(most - bytes.begin());
+}
+
+const TensorInfo* Checkpoint::find(std::string_view name) const {
+  const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                      [](const TensorInfo& t, std::string_view wanted) { return t.name < wanted; });
+  return found == tensors_.end() || found->name != name ? nullptr : &*found;
+}
+
+const Checkpoint::Source& Checkpoint::source_of(const TensorInfo& tensor) const {
+  SPYRE_CHECK(&tensor >= tensors_.data() && &tensor < tensors_.data() + tensors_.size(),
+              "'{}' is not a tensor of this checkpoint", tensor.name);
+  return sources_[static_cast<size_t>(&tensor - tensors_.data())];
+}
+
+void Checkpoint::read(const TensorInfo& tensor, DType target, std::span<std::byte> out) const {
+  read_rows(tensor, 0, tensor.rows(), target, out);
+}
+
+// Elements [first, first + count) of the file's order. `first` may lie inside a block.
+void Checkpoint::read_range(const Source& source, uint64_t first, uint64_t count, DType target, std::byte* out) {
+  std::array<float, kChunk> chunk;
+  const size_t width = size_of(target);
+  while (count > 0) {
+    const uint64_t skip = first % source.block;  // decoded, and thrown away
+    const uint64_t take = std::min(count, kChunk - skip);
+    const uint64_t decode = (skip + take + source.block - 1) / source.block * source.block;
+    widen(source.type, source.data + (first / source.block) * source.block_bytes, decode, target, chunk.data());
+    narrow(chunk.data() + skip, take, target, out);
+    first += take;
+    count -= take;
+    out += take * width;
+  }
+}
+
+void Checkpoint::read_rows(const TensorInfo& tensor, int64_t first_row, int64_t rows, DType target,
+                           std::span<std::byte> out) const {
+  const Source& source = source_of(tensor);
+  SPYRE_CHECK(first_row >= 0 && rows >= 0 && rows <= tensor.rows() && first_row <= tensor.rows() - rows,
+              "rows {} + {} of '{}', which has {}", first_row, rows, tensor.name, tensor.rows());
+  const auto width = static_cast<uint64_t>(tensor.row_elements());
+  const uint64_t count = static_cast<uint64_t>(rows) * width, size = size_of(target);
+  SPYRE_CHECK(out.size() == count * size, "'{}': {} bytes for {} {} elements", tensor.name, out.size(), count,
+              to_string(target));
+  const bool as_stored = source.block == 1 && target == tensor.dtype;
+  if (!as_stored && !(is_readable_float(target) && (can_dequantize(source.type) || source.type == kF64)))
+    throw_error(ErrorCode::kInvalidArgument, "tensor '{}' is {}: it cannot be read as {}", tensor.name, tensor.storage,
+                to_string(target));
+  if (count == 0) return;
+
+  // Whole blocks that hold the rows. Interleaved rows stay within their heads.
+  const auto head = static_cast<uint64_t>(source.head_rows);
+  uint64_t begin = static_cast<uint64_t>(first_row), end = begin + static_cast<uint64_t>(rows);
+  if (head) begin = begin / head * head, end = (end + head - 1) / head * head;
+  const uint64_t from = begin * width / source.block * source.block_bytes;
+  const uint64_t to = (end * width + source.block - 1) / source.block * source.block_bytes;
+  if (source.file) source.file->will_need(source.offset + from, to - from);
+
+  const auto copy = [&](uint64_t row, uint64_t n, std::byte* to_address) {
+    if (as_stored && std::endian::native == std::endian::little) {
+      std::memcpy(to_address, source.data + row * width * size, n * width * size);
+    } else if (as_stored && !is_readable_float(target)) {
+      copy_swapped(source.data + row * width * size, n * width, size, to_address);
+    } else {
+      read_range(source, row * width, n * width, target, to_address);
+    }
+  };
+  if (!head) {
+    copy(begin, end - begin, out.data());
+  } else {
+    for (int64_t i = 0; i < rows; ++i) {
+      const uint64_t row = static_cast<uint64_t>(first_row + i), in_head = row % head;
+      const uint64_t half = in_head / (head / 2), pair = in_head % (head / 2);
+      copy(row - in_head + 2 * pair + half, 1, out.data() + static_cast<uint64_t>(i) * width * size);
+    }
+  }
+  if (source.file) source.file->done_with(source.offset + from, to - from);
+}
+
+}  // namespace spyre::formats

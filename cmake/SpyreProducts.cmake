@@ -101,3 +101,18 @@ function(spyre_products)
     spyre_product_program(${program})
   endif()
 endfunction()
+
+# spyre_system_test(NAME SOURCE...): a GoogleTest program on the products as they are shipped: it links the shared core,
+# so it can load the plugin, and knows where the program and the plugins are. For tests that cross rooms (tests/).
+function(spyre_system_test name)
+  spyre_test(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE spyre_core)
+  target_compile_definitions(${name} PRIVATE SPYRE_PROGRAM="${CMAKE_BINARY_DIR}/bin/spyre"
+                             SPYRE_PLUGINS="${CMAKE_BINARY_DIR}/lib/spyre/plugins")
+  foreach(product spyre spyre_platform_plugin)
+    if(TARGET ${product})
+      add_dependencies(${name} ${product})
+    endif()
+  endforeach()
+  gtest_discover_tests(${name} TEST_PREFIX system. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()

@@ -21,14 +21,12 @@ missing_packages() {  # NAME... -> the names that are not installed
   done
 }
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    die "not root, and there is no sudo; as root run: ${*}"
-  fi
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+require_root() {  # WHAT: asks for the password once, here, where it can be seen
+  [ "$(id -u)" = 0 ] && return 0
+  command -v sudo >/dev/null || die "not root, and there is no sudo; as root, run: $1"
+  sudo true </dev/null || die "sudo refused; as root, run: $1"
 }
 
 apt_get() {  # retries: a mirror that hiccups must not fail a build
@@ -51,6 +49,7 @@ install_packages() {  # NAME...: installs those that are missing; says so; does 
   [ ${#missing[@]} -gt 0 ] || return 0
   [ -z "${SPYRE_NO_INSTALL:-}" ] || die "missing packages (SPYRE_NO_INSTALL is set): ${missing[*]}"
   say "installing: ${missing[*]}"
+  require_root "apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
   if [ -z "$apt_updated" ]; then
     apt_get update || die "apt-get update failed; is the network there?"
     apt_updated=1

@@ -1,0 +1,51 @@
+// The tables of one step, shared by all its layers: which query rows, pages and mask tiles each sequence uses.
+//
+// Built on the host by MetadataBuilder, moved to the device in one transfer per table, read by the attention programs
+// of every layer. Valid until the builder builds the next step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/attention_batch.h"
+#include "plugins/spyre/attention/buckets.h"
+#include "plugins/spyre/device/tensor.h"
+
+namespace spyre::attention {
+
+inline constexpr int64_t kPageRowWidth = 32;  // int32 entries of one stick; the page index is entry 0
+
+struct SequencePlan {
+  int64_t first_row = 0, query_len = 0;  // rows of the step
+  int64_t context = 0, kv_len = 0;       // position of the first row; keys in the cache after the store
+  int64_t first_block = 0, blocks = 0;   // active blocks: [first_block, first_block + blocks)
+  Variant variant;                       // padded query rows, padded blocks
+  int64_t query_table = 0;               // first entry in the query-row table: variant.query entries
+  int64_t page_table = 0;                // first row in the page table: one row per active block
+  int64_t tile_table = 0;                // index into tiles: one entry per active block
+};
+
+// One unit of attention work on the host: some query rows of one KV head of one sequence.
+struct WorkItem {
+  int32_t sequence = 0;
+  int32_t kv_head = 0;
+  int32_t first_row = 0, rows = 0;  // relative to the sequence
+};
+
+struct StepTables {
+  int64_t block_size = 0;
+  bool causal = true;
+  std::span<const SequencePlan> sequences;
+  // For each active block of each sequence: the row in the mask tensor where its tile begins, or -1 = every key
+  // visible.
+  std::span<const int64_t> tiles;
+  device::DeviceTensor query_rows;  // i32 [entries]: absolute rows; padding repeats the last real row
+  device::DeviceTensor pages;       // i32 [rows, 32]
+  device::DeviceTensor masks;       // [rows, block_size] of the model's dtype: 0 visible, -inf masked
+  // Host work, dealt out once per step by length: items of thread t are items[starts[t] .. starts[t + 1]).
+  std::span<const WorkItem> items;
+  std::span<const int32_t> starts;
+};
+
+}  // namespace spyre::attention

@@ -1,0 +1,46 @@
+// From a graph to a program: verify the card's rules, choose extents and layouts, divide work, plan memory, emit device
+// ops and the host plan. Knows operators, never architectures.
+//
+// A Compiler holds the cache of artifacts: a graph equal to one compiled before (up to names) returns the same program.
+// Single-threaded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/cpu.h"
+#include "base/dot_orders.h"
+#include "graph/graph.h"
+#include "graph/pass.h"
+#include "plugins/spyre/device/program.h"
+
+namespace spyre::compiler {
+
+struct CompileOptions {
+  CpuFeatures features;  // capped: which kernels the host plan calls
+  DotOrder bf16_order = DotOrder::kPair;
+  int threads = 1;  // what the host plan divides work for (any number runs it)
+  graph::PassOptions passes;
+};
+
+class Compiler {
+ public:
+  explicit Compiler(CompileOptions options) : options_(std::move(options)) {}
+
+  // Throws Error(kRuleViolation) naming the rule, the operator and the remedy; Error(kInvalidArgument) for a graph that
+  // does not verify.
+  std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+
+  int64_t artifacts() const { return static_cast<int64_t>(cache_.size()); }
+  int64_t compiles() const { return compiles_; }  // cache misses
+  const std::map<std::string, std::shared_ptr<const device::Program>>& cache() const { return cache_; }
+
+ private:
+  CompileOptions options_;
+  std::map<std::string, std::shared_ptr<const device::Program>> cache_;
+  int64_t compiles_ = 0;
+};
+
+}  // namespace spyre::compiler

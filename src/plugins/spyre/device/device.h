@@ -1,0 +1,75 @@
+// The software Spyre device: memory behind handles, transfers that count, and the execution of compiled programs.
+//
+// kHost runs host plans on the thread team. kChecked runs the card plan op by op on card extents with poisoned padding,
+// on the calling thread; both give equal bits. One device per worker; all calls from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/dot_orders.h"
+#include "base/team.h"
+#include "nn/parameter.h"
+#include "plugins/spyre/device/memory.h"
+#include "plugins/spyre/device/program.h"
+#include "plugins/spyre/device/tensor.h"
+
+namespace spyre::device {
+
+enum class ExecutionMode : uint8_t { kHost, kChecked };
+
+struct DeviceOptions {
+  ExecutionMode mode = ExecutionMode::kHost;
+  CpuFeatures features;  // capped: which kernels
+  DotOrder bf16_order = DotOrder::kPair;
+  int threads = 1;
+  int64_t memory_bytes = kDeviceMemoryBytes;
+};
+
+class SoftwareDevice {
+ public:
+  explicit SoftwareDevice(const DeviceOptions& options);
+  ~SoftwareDevice();
+
+  const DeviceOptions& options() const { return options_; }
+  DotOrder order(DType dtype) const { return dtype == DType::kBF16 ? options_.bf16_order : DotOrder::kSequential; }
+
+  // Zeroed logical elements; in checked mode every byte is poison until it is written (NaN for floats, -1 for i32).
+  DeviceTensor allocate(const TensorSpec& spec, const std::string& label, HostForm form = HostForm::kRowMajor);
+  // K (or V) pages of one layer, [num_blocks * block_size, heads, head size], the slot axis outermost.
+  DeviceTensor allocate_kv(const TensorSpec& spec, int64_t num_blocks, int64_t block_size);
+  // A row-major view of a table whose elements are the transpose of |panels| (a tied embedding): charged on the card as
+  // a table of its own, free on the host.
+  DeviceTensor share_transposed(const TensorSpec& spec, const DeviceTensor& panels, const std::string& label);
+
+  // Host to device. |from| has the logical shape; strided views are fine. |rows| > 0 limits the transfer to the first
+  // rows of dimension 0.
+  void upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label, int64_t rows = 0);
+  void upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows = 0);
+  // Device to host, as fp32 or i32 row-major logical elements: the first |rows| of dimension 0 (0 = all).
+  void download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows = 0);
+
+  // Runs programs in order, as one parallel region. |rows| is the number of live rows of each launch.
+  void run(std::span<const Launch> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
+
+  TransferCounters& transfers() { return transfers_; }
+  const DeviceMemory& memory() const { return memory_; }
+  int64_t steps_run() const { return steps_run_; }
+
+ private:
+  void run_host(std::span<const Launch> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
+  void run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables);
+
+  DeviceOptions options_;
+  DeviceMemory memory_;
+  TransferCounters transfers_;
+  std::unique_ptr<ThreadTeam> team_;
+  HostBuffer arena_, scratch_;
+  int64_t steps_run_ = 0;
+};
+
+}  // namespace spyre::device

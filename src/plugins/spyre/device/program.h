@@ -1,0 +1,70 @@
+// A compiled program: one graph at one bucket, as the card would run it and as the host runs it. The artifact that
+// equal blocks share. Immutable, owned by the compiler's cache; owns no memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/pass.h"
+#include "plugins/spyre/device/host_plan.h"
+#include "plugins/spyre/device/rules.h"
+#include "plugins/spyre/device/tensor.h"
+
+namespace spyre::device {
+
+// One operation on the card. Operands are buffers of the card plan.
+struct DeviceOp {
+  std::string name;             // the card's operator: "batchmatmul", "add", "restickify", "attention", ...
+  int32_t graph_op = -1;        // what it comes from; a restickify belongs to its consumer
+  std::vector<int32_t> inputs;  // buffers
+  std::vector<int32_t> outputs;
+  std::vector<int64_t> splits;  // work division: slices per iteration dimension; product <= 32
+  std::vector<std::string> split_dims;
+  int64_t macs = 0;  // multiply-accumulates on card extents
+  int64_t read_bytes = 0, write_bytes = 0;
+  double estimated_ns = 0;
+};
+
+enum class BufferHome : uint8_t { kInput, kParameter, kState, kOutput, kPool, kNone };
+
+struct CardBuffer {
+  TensorSpec spec;
+  graph::ValueId value = graph::kNoValue;  // the graph value it holds
+  BufferHome home = BufferHome::kPool;
+  int32_t index = 0;         // of the input, parameter, state or output
+  int64_t pool_offset = -1;  // in the program's pool (HBM), 128-byte aligned
+  bool view = false;         // shares the memory of |base|: a slice or a regrouping of whole sticks
+  int32_t base = -1;
+};
+
+struct CardPlan {
+  std::vector<CardBuffer> buffers;
+  std::vector<DeviceOp> ops;
+  int64_t pool_bytes = 0;
+  double estimated_ns = 0;
+  int64_t restickified_bytes = 0;
+};
+
+struct Program {
+  std::string key;     // canonical graph text: what makes two blocks equal
+  graph::Graph graph;  // after the passes
+  std::vector<graph::PassRecord> passes;
+  std::vector<TensorSpec> input_specs, parameter_specs, state_specs, output_specs;
+  std::vector<HostForm> parameter_forms;
+  CardPlan card;
+  HostPlan host;
+  std::map<std::string, int64_t> rules_met;  // rule number -> how often its check was passed
+};
+
+// One run of a program. Tensors are parallel to the graph's inputs, parameters, states and outputs; a batch input and
+// an absent state are null.
+struct Launch {
+  const Program* program = nullptr;
+  std::vector<DeviceTensor> inputs, parameters, states, outputs;
+};
+
+}  // namespace spyre::device

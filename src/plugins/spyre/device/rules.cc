@@ -1,0 +1,93 @@
+#include "plugins/spyre/device/rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace spyre::device {
+namespace {
+
+constexpr std::array kRules = {
+    RuleInfo{Rule::kDType, "L-01", "dtype", "a tensor of a dtype other than f16, bf16, f32 or i32",
+             "the card has DL16, fp32 inside a fused graph, and int32 (int64 is narrowed on the way)", "H",
+             "Convert on the host before the transfer."},
+    RuleInfo{Rule::kRank, "L-02", "rank", "a tensor of more than 6 dimensions",
+             "layouts of rank above 6 were not compiled until very recently", "H", "Merge dimensions."},
+    RuleInfo{Rule::kEmptyTensor, "L-03", "empty-tensor", "a tensor with a zero extent",
+             "zero-length tensors crash the card's runtime", "M", "Leave the operator out."},
+    RuleInfo{Rule::kMatmulDType, "L-04", "matmul-dtype", "a matmul of operands that are not 16-bit",
+             "there is no fp32 matmul on the card", "H", "Convert the operands to f16 or bf16."},
+    RuleInfo{
+        Rule::kFp32Ops, "L-05", "fp32-ops", "an operator on fp32 that is not in the card's fp32 list",
+        "only add sub mul div maximum minimum abs neg exp sigmoid silu relu sqrt rsqrt reciprocal sum mean, casts and "
+        "norm parts work in fp32",
+        "H", "Convert to a 16-bit dtype before it."},
+    RuleInfo{Rule::kRestickifyFp32, "L-06", "restickify-fp32", "a change of the stick dimension of an fp32 tensor",
+             "ReStickifyOpHBM is unsupported for IEEE_FP32", "H", "Change the layout before converting to fp32."},
+    RuleInfo{Rule::kRestickifySparse, "L-07", "restickify-sparse", "a change of layout from a sparse stick",
+             "a reduction along the stick leaves one element per stick, which cannot be spread again", "H",
+             "Keep the reduced dimension (keepdims) and broadcast it, or reduce a dimension outside of the stick."},
+    RuleInfo{Rule::kGatherIndexDType, "L-08", "gather-index-dtype", "a gather index that is not i32 in device memory",
+             "indirect access reads int32 indices from HBM", "H", "Give the index as an i32 graph input."},
+    RuleInfo{Rule::kGatherOnStick, "L-09", "gather-on-stick", "a gather along the dimension that lies in the stick",
+             "an integer index on the stick dimension does not lower (torch-spyre #2017)", "H",
+             "Lay the table out with the gathered dimension outside of the stick."},
+    RuleInfo{Rule::kSliceOffStick, "L-10", "slice-off-stick",
+             "a slice of the stick dimension whose start is inside a stick",
+             "views at an unaligned stick offset do not lower (torch-spyre #3916)", "H",
+             "Pad the parts to whole sticks, as the fused projections do, or slice another dimension."},
+    RuleInfo{Rule::kConcatOffStick, "L-11", "concat-off-stick",
+             "a concatenation along the stick dimension at a place inside a stick",
+             "cat at an unaligned stick offset does not lower (torch-spyre #3916)", "H",
+             "Pad the parts to whole sticks or concatenate along another dimension."},
+    RuleInfo{Rule::kRotaryHalf, "L-12", "rotary-half", "a rotation whose half head cannot be padded to whole sticks",
+             "the 2x2 rotation needs head_dim / 2 to be a multiple of 64", "H",
+             "Use full neox rotary on heads that the head padding can widen to a multiple of 128."},
+    RuleInfo{Rule::kHeadSize, "L-13", "head-size", "attention whose card head size is no multiple of 64",
+             "a page row must be whole sticks", "H", "Let the head padding widen it."},
+    RuleInfo{Rule::kBlockSize, "L-14", "block-size", "a KV block size that is no multiple of 64",
+             "a page must be whole sticks of keys for Q K^T", "H", "Use 64, 128, 256, ..."},
+    RuleInfo{Rule::kSpan, "L-15", "core-span", "an operand of which one core would touch more than 256 MiB",
+             "a core addresses at most 256 MiB of one tensor in one operation", "H",
+             "Split a dimension over more cores, or the tensor into several."},
+    RuleInfo{Rule::kReshapeAcrossStick, "L-16", "reshape-across-stick",
+             "a reshape that moves the boundary of the stick dimension",
+             "a view cannot regroup elements across sticks; only splits and merges that keep whole sticks are views",
+             "M", "Split at a multiple of 64, or keep the last dimension."},
+    RuleInfo{Rule::kMixedStick, "L-17", "mixed-stick",
+             "an elementwise operator whose operands hold different dimensions in the stick and cannot be re-laid",
+             "all operands and the result of a pointwise operator share one stick dimension", "H",
+             "Bring the operands to one layout before."},
+    RuleInfo{Rule::kExtentConflict, "L-18", "extent-conflict",
+             "a dimension that two operators need padded in different ways",
+             "all tensors of an operator must agree on each padded span", "H",
+             "Use an extent that is a multiple of the stick, which needs no padding."},
+    RuleInfo{Rule::kMatmulDims, "L-19", "matmul-dims", "a matmul with more than two batch dimensions",
+             "batchmatmul takes at most 2 batch and 2 row dimensions", "M", "Merge batch dimensions."},
+    RuleInfo{Rule::kNoLowering, "L-20", "no-lowering", "an operator that no device operator implements",
+             "not in the card's operator list", "H", "Compute it on the host, or write it with operators that lower."},
+    RuleInfo{Rule::kReductionMixed, "L-21", "reduction-mixed",
+             "one reduction over the stick dimension and another dimension at once",
+             "a reduction may not mix stick and non-stick dimensions", "H", "Reduce one dimension at a time."},
+    RuleInfo{Rule::kDeviceMemory, "L-22", "device-memory", "allocations beyond the card's memory",
+             "128 GB of LPDDR5 less ECC leaves about 112 GB", "H",
+             "Use a smaller model, fewer KV blocks, or more cards."},
+};
+
+}  // namespace
+
+std::span<const RuleInfo> all_rules() {
+  return kRules;
+}
+
+const RuleInfo& info(Rule rule) {
+  return *std::find_if(kRules.begin(), kRules.end(), [rule](const RuleInfo& r) { return r.rule == rule; });
+}
+
+void refuse(Rule rule, const std::string& detail) {
+  const RuleInfo& r = info(rule);
+  throw_error(ErrorCode::kRuleViolation, "{} {}: {}. {}", r.number, r.title, detail, r.remedy);
+}
+
+}  // namespace spyre::device

@@ -1,0 +1,55 @@
+// The card's lowering rules, as data. A program that breaks one is refused by number; nothing is repaired in silence.
+//
+// Each rule says what is refused, why (source, and how sure we are: H stated by the owner or by several sources, M one
+// good source, L second hand, INF worked out), and what to do instead. docs/rules.md is printed from this table; each
+// rule has a positive and a negative test that carries its number.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace spyre::device {
+
+enum class Rule : uint8_t {
+  kDType,               // L-01
+  kRank,                // L-02
+  kEmptyTensor,         // L-03
+  kMatmulDType,         // L-04
+  kFp32Ops,             // L-05
+  kRestickifyFp32,      // L-06
+  kRestickifySparse,    // L-07
+  kGatherIndexDType,    // L-08
+  kGatherOnStick,       // L-09
+  kSliceOffStick,       // L-10
+  kConcatOffStick,      // L-11
+  kRotaryHalf,          // L-12
+  kHeadSize,            // L-13
+  kBlockSize,           // L-14
+  kSpan,                // L-15
+  kReshapeAcrossStick,  // L-16
+  kMixedStick,          // L-17
+  kExtentConflict,      // L-18
+  kMatmulDims,          // L-19
+  kNoLowering,          // L-20
+  kReductionMixed,      // L-21
+  kDeviceMemory,        // L-22
+};
+
+struct RuleInfo {
+  Rule rule;
+  std::string_view number;      // "L-04"
+  std::string_view title;       // kebab-case
+  std::string_view refused;     // what is refused
+  std::string_view reason;      // why, with source
+  std::string_view confidence;  // H, M, L, INF
+  std::string_view remedy;      // what to do instead
+};
+
+std::span<const RuleInfo> all_rules();
+const RuleInfo& info(Rule rule);
+
+// Throws Error(kRuleViolation): "L-10 slice-off-stick: <detail>. <remedy>".
+[[noreturn]] void refuse(Rule rule, const std::string& detail);
+
+}  // namespace spyre::device

@@ -20,25 +20,27 @@ namespace spyre::runner {
 // One step, flattened: sequences one after the other, each with its scheduled tokens in order. Spans are the worker's
 // and live until forward() returns.
 struct ForwardBatch {
-  std::span<const int32_t> token_ids;   // [tokens]
-  std::span<const int32_t> positions;   // [tokens]: position in its sequence
-  std::span<const int32_t> slots;       // [tokens]: block * block_size + offset in the KV cache
+  std::span<const int32_t> token_ids;  // [tokens]
+  std::span<const int32_t> positions;  // [tokens]: position in its sequence
+  std::span<const int32_t> slots;      // [tokens]: block * block_size + offset in the KV cache
   graph::AttentionBatch attention;
-  std::span<const int32_t> logits_rows; // ascending indices of the tokens whose logits are wanted
+  std::span<const int32_t> logits_rows;  // ascending indices of the tokens whose logits are wanted
 };
 
 // Logits of a step, row-major fp32 [logits_rows][vocab]. Owned by the worker, reused from step to step.
 struct Logits {
   std::vector<float> values;
   int64_t vocab_size = 0;
-  std::span<const float> row(int64_t i) const { return {values.data() + i * vocab_size, static_cast<size_t>(vocab_size)}; }
+  std::span<const float> row(int64_t i) const {
+    return {values.data() + i * vocab_size, static_cast<size_t>(vocab_size)};
+  }
   // What went wrong with a token's row, if anything: (index into token_ids, message naming the layer).
   std::vector<std::pair<int64_t, std::string>> row_errors;
 };
 
 struct KvCacheSpec {
-  int64_t block_size = 0;        // tokens per block
-  int64_t bytes_per_block = 0;   // K and V of all layers
+  int64_t block_size = 0;       // tokens per block
+  int64_t bytes_per_block = 0;  // K and V of all layers
   int64_t num_groups = 1;
 };
 

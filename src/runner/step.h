@@ -23,12 +23,12 @@ using BlockIds = std::vector<std::vector<int32_t>>;  // [KV group][blocks]
 
 // How the next token is drawn. Defaults are vLLM's; fields that are not built are refused where requests are checked.
 struct SamplingParams {
-  double temperature = 1.0;   // 0 = greedy
+  double temperature = 1.0;  // 0 = greedy
   double top_p = 1.0;
-  int64_t top_k = 0;          // 0 or -1 = all
+  int64_t top_k = 0;  // 0 or -1 = all
   double min_p = 0.0;
   std::optional<uint64_t> seed;
-  int64_t max_tokens = 16;    // the host stops there; the worker does not look at it
+  int64_t max_tokens = 16;  // the host stops there; the worker does not look at it
   bool ignore_eos = false;
   std::optional<int32_t> logprobs;         // per generated token: this many top entries; -1 = the whole vocabulary
   std::optional<int32_t> prompt_logprobs;  // the same per prompt token
@@ -46,10 +46,10 @@ struct NewRequest {
 
 struct CachedRequest {
   RequestId id;
-  bool resumed = false;                                   // V1: |new_block_ids| replaces the table
-  std::optional<std::vector<int32_t>> all_token_ids;      // V1: the history, for requests absent from the last step
-  std::optional<BlockIds> new_block_ids;                  // appended, or replacing on a resume
-  int64_t num_computed_tokens = 0;                        // the scheduler's word; ours must agree unless resumed
+  bool resumed = false;                               // V1: |new_block_ids| replaces the table
+  std::optional<std::vector<int32_t>> all_token_ids;  // V1: the history, for requests absent from the last step
+  std::optional<BlockIds> new_block_ids;              // appended, or replacing on a resume
+  int64_t num_computed_tokens = 0;                    // the scheduler's word; ours must agree unless resumed
   int64_t num_output_tokens = 0;
 };
 
@@ -61,9 +61,9 @@ struct Step {
   std::vector<NewRequest> new_requests;
   std::vector<CachedRequest> cached_requests;
   std::vector<std::pair<RequestId, int64_t>> num_scheduled_tokens;  // in batch order; every scheduled request once
-  std::vector<RequestId> finished;    // may name an id that was never scheduled; an id may be finished and new at once
-  std::vector<RequestId> preempted;   // history and blocks stay as they are
-  std::vector<BlockCopy> block_copies;     // done after zeroing, before the forward pass
+  std::vector<RequestId> finished;   // may name an id that was never scheduled; an id may be finished and new at once
+  std::vector<RequestId> preempted;  // history and blocks stay as they are
+  std::vector<BlockCopy> block_copies;  // done after zeroing, before the forward pass
   std::vector<int32_t> blocks_to_zero;
 
   int64_t total_tokens() const {
@@ -82,21 +82,21 @@ struct GrammarMask {
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;
-  int32_t rank = 1;                              // 1 = the most probable
-  std::vector<std::pair<int32_t, float>> top;    // descending; ties by ascending id
+  int32_t rank = 1;                            // 1 = the most probable
+  std::vector<std::pair<int32_t, float>> top;  // descending; ties by ascending id
 };
 
 struct RequestOutput {
   RequestId id;
-  std::vector<int32_t> tokens;                   // empty in a middle chunk of a prompt
-  std::vector<TokenLogprob> logprobs;            // parallel to tokens, if asked
-  std::vector<TokenLogprob> prompt_logprobs;     // if asked: the prompt positions this step has scored, from position
-  int64_t prompt_logprobs_start = 0;             // |prompt_logprobs_start| on (position 0 has none)
-  std::optional<std::string> error;              // this request failed (non-finite activations, ...); others go on
+  std::vector<int32_t> tokens;                // empty in a middle chunk of a prompt
+  std::vector<TokenLogprob> logprobs;         // parallel to tokens, if asked
+  std::vector<TokenLogprob> prompt_logprobs;  // if asked: the prompt positions this step has scored, from position
+  int64_t prompt_logprobs_start = 0;          // |prompt_logprobs_start| on (position 0 has none)
+  std::optional<std::string> error;           // this request failed (non-finite activations, ...); others go on
 };
 
 struct StepOutput {
-  std::vector<RequestOutput> requests;           // in batch order: exactly the scheduled ones
+  std::vector<RequestOutput> requests;  // in batch order: exactly the scheduled ones
 };
 
 }  // namespace spyre::runner

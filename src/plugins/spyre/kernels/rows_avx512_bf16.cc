@@ -1,0 +1,14 @@
+#if defined(__x86_64__)
+#include "plugins/spyre/kernels/simd_avx512.h"
+// The lanes come first.
+#include "plugins/spyre/kernels/rows-inl.h"
+
+namespace spyre::kernels {
+
+void row_kernels_avx512_bf16(RowKernels& f16, RowKernels& bf16) {
+  fill_table<F16>(f16, CpuLevel::kAvx512Bf16, "f16_avx512_bf16");
+  fill_table<Bf16>(bf16, CpuLevel::kAvx512Bf16, "bf16_avx512_bf16");
+}
+
+}  // namespace spyre::kernels
+#endif

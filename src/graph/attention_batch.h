@@ -1,5 +1,5 @@
-// What an attention operator must know of a step beside q: which rows belong to which sequence, and where each sequence's
-// keys lie. Built once per step by the worker, shared by all layers, read-only during the step.
+// What an attention operator must know of a step beside q: which rows belong to which sequence, and where each
+// sequence's keys lie. Built once per step by the worker, shared by all layers, read-only during the step.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace spyre::graph {
 
 // Spans point into memory of the worker and live as long as the step.
 struct AttentionBatch {
-  int64_t block_size = 0;                 // tokens per KV block
-  std::span<const int32_t> query_start;   // [sequences + 1]: rows of sequence i are query_start[i] .. query_start[i + 1]
-  std::span<const int32_t> seq_lens;      // [sequences]: tokens in the cache after this step's store
-  std::span<const int32_t> block_table;   // [sequences][max_blocks]: KV block ids; entries past the length are unused
+  int64_t block_size = 0;                // tokens per KV block
+  std::span<const int32_t> query_start;  // [sequences + 1]: rows of sequence i are query_start[i] .. query_start[i + 1]
+  std::span<const int32_t> seq_lens;     // [sequences]: tokens in the cache after this step's store
+  std::span<const int32_t> block_table;  // [sequences][max_blocks]: KV block ids; entries past the length are unused
   int64_t max_blocks = 0;
   bool causal = true;
 

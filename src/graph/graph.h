@@ -29,8 +29,10 @@ enum class Role : uint8_t { kInput, kParameter, kState, kResult };
 // How the elements of a parameter are stored. Only dense is built; the others keep their place in the format.
 enum class Encoding : uint8_t { kDense, kGroupedInt, kFp8 };
 
+SPYRE_API std::string_view to_string(Encoding encoding);  // "dense", "grouped_int", "fp8"
+
 struct Value {
-  std::string name;  // unique in the graph, without '%'
+  std::string name;  // unique in the graph, without '%': letters, digits and "_.-/"
   Type type;
   Role role = Role::kResult;
   Encoding encoding = Encoding::kDense;
@@ -49,9 +51,10 @@ struct OpDef;
 
 struct SPYRE_API Op {
   const OpDef* def = nullptr;
-  std::vector<ValueId> inputs;   // a trailing optional operand that is absent is left out
+  std::vector<ValueId> inputs;  // a trailing optional operand that is absent is left out
   std::vector<ValueId> outputs;
-  std::vector<NamedAttribute> attributes;  // sorted by name; every attribute of the OpDef is present (defaults filled in)
+  std::vector<NamedAttribute>
+      attributes;  // sorted by name; every attribute of the OpDef is present (defaults filled in)
 
   std::string_view name() const;
   int64_t int_attr(std::string_view name) const;
@@ -76,9 +79,18 @@ struct SPYRE_API Graph {
 };
 
 // Checks the whole graph: definitions before uses, unique names, types equal to what the shape rules infer, every
-// constraint of every operator, states used linearly (an old state value is not read after it was replaced), outputs
-// defined. Throws Error(kInvalidArgument) that names the operator, the constraint and the numbers.
+// constraint of every operator, states used linearly (a state value is replaced at most once and not read after that),
+// outputs defined and tensors (the last value of a state needs no output: its effect is in the bound cache). Throws
+// Error(kInvalidArgument) that names the operator, the constraint and the numbers.
 SPYRE_API void verify(const Graph& graph);
+
+// Drops operators whose results nobody needs (an operator that returns a state is always needed), and renumbers values:
+// inputs, parameters, states, then results in order. What a pass calls after it has rewired operands or erased
+// operators; it repairs Value::producer and needs only that the operands of each operator exist. Inputs, parameters and
+// states stay.
+SPYRE_API void compact(Graph& graph);
+
+SPYRE_API bool is_value_name(std::string_view name);
 
 // A text that is equal for two graphs exactly when they are equal up to names: values are renumbered in order of
 // definition. It is the key under which equal blocks share one compiled artifact.

@@ -36,9 +36,9 @@ class SPYRE_API Array {
   int64_t elements() const { return type_.elements(); }
   std::span<const float> floats() const { return {floats_, static_cast<size_t>(elements())}; }
   std::span<const int32_t> ints() const { return {ints_, static_cast<size_t>(elements())}; }
-  std::span<float> mutable_floats();    // REQUIRES: owns its elements
+  std::span<float> mutable_floats();  // REQUIRES: owns its elements
   std::span<int32_t> mutable_ints();
-  Array reshaped(Type type) const;      // shares the elements
+  Array reshaped(Type type) const;  // shares the elements
 
  private:
   Type type_;
@@ -73,9 +73,9 @@ struct EvalContext {
   std::span<KvPages* const> states;      // parallel to inputs; null for tensors
   const AttentionBatch* batch;
   std::span<const Type> output_types;
-  std::vector<Array> outputs;            // to be filled; a state result is left empty
+  std::vector<Array> outputs;  // to be filled; a state result is left empty
   EvalMode mode;
-  DotOrder bf16_order;                   // kPair or kTile
+  DotOrder bf16_order;  // kPair or kTile
 
   // The value as it is stored: rounded to |dtype| in exact mode, unchanged otherwise.
   float store(DType dtype, float x) const;

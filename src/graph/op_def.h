@@ -5,6 +5,7 @@
 // test (TEST(Matmul, C2_...)). The table of all operators is read-only and lives as long as the process.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +41,8 @@ struct InferInput {
 struct OpDef {
   std::string_view name;
   OpFamily family;
-  std::string_view summary;  // one line for the docs
+  std::string_view summary;   // one line for the docs
+  std::string_view operands;  // their names, for the docs: "x, weight"
   int min_inputs, max_inputs;
   std::vector<AttrDef> attributes;
   std::vector<Constraint> constraints;
@@ -50,8 +52,16 @@ struct OpDef {
 };
 
 SPYRE_API std::span<const OpDef* const> all_ops();
-SPYRE_API const OpDef* find_op(std::string_view name);       // null when unknown
-SPYRE_API const OpDef& op_named(std::string_view name);      // throws kInvalidArgument with near names
+SPYRE_API const OpDef* find_op(std::string_view name);   // null when unknown
+SPYRE_API const OpDef& op_named(std::string_view name);  // throws kInvalidArgument with near names
+
+// The types of the results of |op|, whose def, inputs and attributes are filled in: checks the number of operands and
+// the attributes (all present, sorted, of the right kind, floats finite in fp32), then calls the shape rule and
+// validates its answer. Throws Error(kInvalidArgument).
+SPYRE_API std::vector<Type> infer_types(const Op& op, std::span<const Type> operand_types);
+
+SPYRE_API std::string_view to_string(AttrKind kind);
+SPYRE_API std::string_view to_string(OpFamily family);
 
 // Throws Error(kInvalidArgument, "matmul C2: K of x is 576, K of w is 577"). |number| must be in the table.
 [[noreturn]] SPYRE_API void violate(const Op& op, std::string_view number, const std::string& detail);

@@ -1,5 +1,5 @@
-// The pass driver: runs named graph-to-graph rewrites in order, and gives each the same four things for free: a timer, a
-// verifier after it, a switch to turn it off, and a dump on request.
+// The pass driver: runs named graph-to-graph rewrites in order, and gives each the same four things for free: a timer,
+// a verifier after it, a switch to turn it off, and a dump on request.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@
 namespace spyre::graph {
 
 struct Pass {
-  std::string name;                    // verb-object: "fold-views"
-  std::function<bool(Graph&)> run;     // true when it changed the graph
-  bool required = false;               // a required pass cannot be switched off
+  std::string name;                 // verb-object: "fold-views"
+  std::function<bool(Graph&)> run;  // true when it changed the graph
+  bool required = false;            // a required pass cannot be switched off
 };
 
 struct PassOptions {
-  std::vector<std::string> disabled;   // names of passes to skip
-  std::string dump_after;              // name of a pass, "all", or empty
+  std::vector<std::string> disabled;                                           // names of passes to skip
+  std::string dump_after;                                                      // name of a pass, "all", or empty
   std::function<void(const std::string& pass, const std::string& text)> dump;  // default: stderr
 };
 
@@ -31,6 +31,7 @@ struct PassRecord {
 
 // Throws Error(kInvalidArgument) for an unknown name in |options| or an attempt to disable a required pass;
 // Error(kInternal) naming the pass when the graph no longer verifies after it.
-SPYRE_API std::vector<PassRecord> run_passes(Graph& graph, const std::vector<Pass>& passes, const PassOptions& options = {});
+SPYRE_API std::vector<PassRecord> run_passes(Graph& graph, const std::vector<Pass>& passes,
+                                             const PassOptions& options = {});
 
 }  // namespace spyre::graph

@@ -12,8 +12,11 @@
 //     return %8
 //   }
 //
-// parse(print(g)) equals g. '#' starts a comment. Attribute values: 3, 1e-05, "text", [1,2,3]. Parsing is safe on any
-// bytes: errors are Error(kInvalidArgument, "line 7: ..."), sizes are bounded by kMaxRank, kMaxExtent and 10^6 lines.
+// parse(print(g)) equals g up to the numbering of values (print writes inputs, parameters and states before operators,
+// and leaves out attributes that have their default). '#' starts a comment. Attribute values: 3, 1e-05, "text",
+// [1,2,3]. The `return` line is required and last. An encoding other than dense follows the type of a parameter.
+// Parsing is safe on any bytes: errors are Error(kInvalidArgument, "line 7: ..."), sizes are bounded by kMaxRank,
+// kMaxExtent and 10^6 lines. parse() verifies what it read.
 #pragma once
 
 #include <string>
@@ -24,6 +27,7 @@
 namespace spyre::graph {
 
 SPYRE_API std::string print(const Graph& graph);
+SPYRE_API std::string to_string(const Attribute& attribute);  // as in the text form
 SPYRE_API Graph parse(std::string_view text);
 
 }  // namespace spyre::graph

@@ -25,9 +25,9 @@ struct Dim {
 };
 
 enum class TypeKind : uint8_t {
-  kTensor,  // dtype, dims
-  kKvCache, // the K and V pages of one attention layer: dtype; dims = [kv heads, head size]
-  kBatch,   // attention metadata of the step (see AttentionBatch): no dtype, no dims
+  kTensor,   // dtype, dims
+  kKvCache,  // the K and V pages of one attention layer: dtype; dims = [kv heads, head size]
+  kBatch,    // attention metadata of the step (see AttentionBatch): no dtype, no dims
 };
 
 struct SPYRE_API Type {
@@ -40,12 +40,23 @@ struct SPYRE_API Type {
   static Type kv_cache(DType dtype, int64_t heads, int64_t head_size);
   static Type batch() { return {TypeKind::kBatch, DType::kI32, {}}; }
 
+  bool is_tensor() const { return kind == TypeKind::kTensor; }
+  bool is_float_tensor() const { return is_tensor() && is_float(dtype); }
+  bool is_state() const { return kind == TypeKind::kKvCache; }
   int rank() const { return static_cast<int>(dims.size()); }
   int64_t extent(int axis) const { return dims[axis < 0 ? axis + rank() : axis].extent; }
   int64_t elements() const;  // product of the extents; 1 for a scalar
   int rows_axis() const;     // index of the rows dimension, or -1
   std::vector<int64_t> extents() const;
   std::string to_string() const;  // "f16[@64,576]", "kv f16[3,64]", "batch"
+
+  // Throws Error(kInvalidArgument) with the offending numbers unless: rank <= kMaxRank; extents >= 1, at most
+  // kMaxExtent each and in product; at most one rows dimension; a tensor is f32, f16, bf16 or i32; a KV cache is
+  // [heads, head size] of a float dtype without rows.
+  void validate() const;
+
+  // The tensor a shape attribute describes: -1 stands for the rows dimension, whose extent is |rows|.
+  static Type from_shape(DType dtype, const std::vector<int64_t>& shape, int64_t rows);
 
   bool operator==(const Type&) const = default;
 };

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Makes the small tokenizers of this folder and what the Python package says about them.
+
+  tiny_tokenizer.json      byte-level BPE, NFC, a Llama-3-like split, a BOS template, and padding and truncation that
+                           a server must ignore
+  tiny_byte_fallback.json  SentencePiece-style BPE with byte fallback and the Llama-2 decoder
+  tokens_tiny.json, tokens_tiny_byte_fallback.json
+      text, ids (special tokens parsed), plain (not parsed), framed (with what the post-processor adds), decoded
+      (all tokens), skipped (without special tokens)
+
+Needs: pip install tokenizers (made with 0.23.3). Run it in this folder; it is deterministic.
+"""
+import json
+import random
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+CORPUS = """The capital of France is Paris. The capital of Germany is Berlin, and that of Japan is Tokyo.
+A stick holds sixty-four halves; a page holds sixteen tokens. The page is padded, the stick is not.
+def add(a, b):\n    return a + b\n\nfor i in range(10):\n    print(i, add(i, 1))\nint main() { return 0; }
+Der Zug fährt über die Brücke. Où est la bibliothèque? ¿Dónde está el café? Привет, мир! Здравствуй.
+今日は世界。東京の天気は晴れです。 안녕하세요 세계 שלום עולם مرحبا بالعالم नमस्ते 😀 👍 👨‍👩‍👧
+1 2 3 10 100 1000 2024 3.14159 it's don't we'll I'm they've he'd you're
+""" * 4
+
+STRINGS = [
+    "", " ", "  ", "a", "The capital of France is", "Hello, world!", "   leading and trailing   ",
+    "tabs\t\tand\tmixed \t \t spaces", "line\nbreaks\n\n\nand\r\n\r\nCRLF \n \n", "a" * 50, " " * 40 + "x", "\n" * 40,
+    "def f(x):\n    if x:\n        return [i**2 for i in x]\n", "int main(void) { return 0x1F & ~mask; } // ok",
+    "1234567890", "3.14159 + 2.71828 = 5.85987", "1,000,000", "12 345 6789", "٠١٢٣٤", "½ ⅓ ²", "it's don't we'll I'M",
+    "naïve café résumé", "cafe\u0301 re\u0301sume\u0301", "A\u030A ﬁ ﬂ", "Ünïcödé", "ß ẞ İ ı ſ", "Привет, мир!",
+    "今日は世界。", "東京の天気", "안녕하세요 세계", "각", "שלום עולם", "مرحبا بالعالم",
+    "mixed עברית and English عربي", "नमस्ते दुनिया", "ไทยภาษา", "😀", "👍🏽", "👨‍👩‍👧‍👦", "🏳️‍🌈 flag 🇫🇷🇩🇪",
+    "a😀b👍c", "e\u0301\u0302\u0303 stacked", "\u200b\u200d\ufeff zero width", "\u00a0nbsp\u2003em\u3000ideographic",
+    "\x00 nul", "\x01\x02\x7f control", "\x1b[31mred\x1b[0m", "\u202eRTL override\u202c", "\ufffd replacement",
+    "\U0010ffff last", "\U00013661's hieroglyph", "<|im_start|>user\nHi<|im_end|>", "<|im_end|><|im_end|>",
+    "x<|bos|>y", "<|im_start", "|im_end|>", "< |im_end|>", "<|IM_END|>", "a<tool>b", "<tool><|im_end|><tool>",
+    "    four    eight        ", "<s>hello</s>", "<0x41> literal", "▁meta▁space▁", "Ġ Ċ byte alphabet", "\\n \\t \\\\",
+    '{"key": ["value", 1, null]}', "https://example.com/a?b=c&d=%20#e", "user@example.com", "C++20, C#, F#",
+    "a\u0000b\u0000c", "æøå ÆØÅ", "…—–‘’“”", "∑∫√≠≤≥ αβγ", "words, words; words: words!? (words) [words]",
+    "CamelCase snake_case kebab-case SCREAMING", "ends with space ", "ends with newline\n",
+]
+rng = random.Random(7)
+ALPHABET = list("abcdefghij \n\t0123456789.,'") + list("éßЖ界안שعन😀👍\u0301\u200d")
+STRINGS += ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(1, 60))) for _ in range(40)]
+
+
+def save(tokenizer, name, expected):
+    plain_file = tokenizer.to_str()
+    reference = Tokenizer.from_str(plain_file)
+    reference.no_padding()
+    reference.no_truncation()
+    rows = []
+    for text in STRINGS:
+        reference.encode_special_tokens = False
+        ids = reference.encode(text, add_special_tokens=False).ids
+        framed = reference.encode(text).ids
+        reference.encode_special_tokens = True
+        plain = reference.encode(text, add_special_tokens=False).ids
+        rows.append({"text": text, "ids": ids, "plain": plain, "framed": framed,
+                     "decoded": reference.decode(ids, skip_special_tokens=False),
+                     "skipped": reference.decode(ids, skip_special_tokens=True)})
+    with open(name, "w", encoding="utf-8") as f:
+        json.dump(json.loads(plain_file), f, ensure_ascii=False, separators=(",", ":"))
+    with open(expected, "w", encoding="utf-8") as f:
+        f.write("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
+
+
+def byte_level():
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.NFC()
+    split = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    special = ["<|pad|>", "<|bos|>", "<|im_start|>", "<|im_end|>"]
+    t.train_from_iterator([CORPUS], trainers.BpeTrainer(
+        vocab_size=500, special_tokens=special, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("        ", normalized=False)])
+    t.post_processor = processors.TemplateProcessing(
+        single="<|bos|> $A", pair="<|bos|> $A <|bos|> $B", special_tokens=[("<|bos|>", t.token_to_id("<|bos|>"))])
+    t.enable_padding(length=16, pad_id=0, pad_token="<|pad|>")
+    t.enable_truncation(max_length=8)
+    return t
+
+
+def byte_fallback():
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    pieces = [f"<0x{b:02X}>" for b in range(256)]
+    t.train_from_iterator([CORPUS], trainers.BpeTrainer(
+        vocab_size=480, special_tokens=["<unk>", "<s>", "</s>"] + pieces, show_progress=False, limit_alphabet=60))
+    model = json.loads(t.to_str())
+    # As in real files: byte pieces are ordinary tokens, not added ones.
+    model["added_tokens"] = [a for a in model["added_tokens"] if a["id"] < 3]
+    t = Tokenizer.from_str(json.dumps(model))
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    return t
+
+
+if __name__ == "__main__":
+    save(byte_level(), "tiny_tokenizer.json", "tokens_tiny.json")
+    save(byte_fallback(), "tiny_byte_fallback.json", "tokens_tiny_byte_fallback.json")

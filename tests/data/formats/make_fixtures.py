@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of the format tests with the reference writers and dequantisers.
+
+    python3 -m venv venv && venv/bin/pip install gguf==0.19.0 safetensors==0.8.0 numpy==2.4.6
+    venv/bin/python tests/data/formats/make_fixtures.py
+
+Deterministic: the random numbers are seeded. Everything lands beside this script:
+  blocks.safetensors   raw blocks of each GGUF type (`Q4_1.blocks`, U8) and their fp32 values (`Q4_1.values`)
+  tiny_llama.gguf      a random Llama (2 layers, hidden 32, 4/2 heads of 8) with every readable tensor type and key type
+  tiny_llama_v2.gguf   the same keys and one tensor, as version 2
+  tiny_llama/          the same model as a Hugging Face folder in fp32: the oracle of names, shapes and row order
+  sharded/             two safetensors shards with an index: F16, BF16, F64, I64, BOOL and an empty tensor
+"""
+import json
+import pathlib
+import struct
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as T
+from gguf.quants import dequantize, quantize
+from safetensors.numpy import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+rng = np.random.default_rng(20260911)
+
+HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD, VOCAB = 32, 64, 2, 4, 2, 8, 40
+
+
+def finite_halves(n):
+    """f16 words of every exponent but the last: subnormals, both zeros and 65504 are among them."""
+    words = rng.integers(0, 1 << 16, size=n, dtype=np.uint16)
+    words[(words & 0x7C00) == 0x7C00] &= 0xFBFF
+    words[:4] = [0x0001, 0x8000, 0x7BFF, 0x83FF]
+    return words
+
+
+def make_blocks():
+    out, n = {}, 96
+    for kind, halves, rest in ((T.Q8_0, 1, 32), (T.Q4_0, 1, 16), (T.Q4_1, 2, 16)):
+        head = np.stack([finite_halves(n) for _ in range(halves)], axis=1).view(np.uint8)
+        body = rng.integers(0, 256, size=(n, rest), dtype=np.uint8)
+        blocks = np.ascontiguousarray(np.concatenate([head, body], axis=1))
+        out[f"{kind.name}.blocks"] = blocks.reshape(-1)
+        out[f"{kind.name}.values"] = dequantize(blocks, kind).astype(np.float32).reshape(-1)
+    halves = finite_halves(1024)
+    out["F16.blocks"], out["F16.values"] = halves.view(np.uint8), halves.view(np.float16).astype(np.float32)
+    brain = rng.integers(0, 1 << 16, size=1024, dtype=np.uint16)
+    brain[(brain & 0x7F80) == 0x7F80] &= 0xBFFF
+    out["BF16.blocks"] = brain.view(np.uint8)
+    out["BF16.values"] = dequantize(brain.view(np.uint8), T.BF16).astype(np.float32).reshape(-1)
+    save_file(out, HERE / "blocks.safetensors", metadata={"made_by": "make_fixtures.py"})
+
+
+def weights():
+    """(GGUF name, Hugging Face name, shape, type, heads whose rows are interleaved)"""
+    yield "token_embd.weight", "model.embed_tokens.weight", (VOCAB, HIDDEN), T.Q8_0, 0
+    for i in range(LAYERS):
+        b, h = f"blk.{i}.", f"model.layers.{i}."
+        yield b + "attn_norm.weight", h + "input_layernorm.weight", (HIDDEN,), T.F32, 0
+        yield b + "attn_q.weight", h + "self_attn.q_proj.weight", (HEADS * HEAD, HIDDEN), T.Q4_1, HEADS
+        yield b + "attn_q.bias", h + "self_attn.q_proj.bias", (HEADS * HEAD,), T.F32, HEADS
+        yield b + "attn_k.weight", h + "self_attn.k_proj.weight", (KV_HEADS * HEAD, HIDDEN), T.Q4_0, KV_HEADS
+        yield b + "attn_k.bias", h + "self_attn.k_proj.bias", (KV_HEADS * HEAD,), T.F16, KV_HEADS
+        yield b + "attn_v.weight", h + "self_attn.v_proj.weight", (KV_HEADS * HEAD, HIDDEN), T.F16, 0
+        yield b + "attn_output.weight", h + "self_attn.o_proj.weight", (HIDDEN, HEADS * HEAD), T.BF16, 0
+        yield b + "ffn_norm.weight", h + "post_attention_layernorm.weight", (HIDDEN,), T.F32, 0
+        yield b + "ffn_gate.weight", h + "mlp.gate_proj.weight", (FFN, HIDDEN), T.F32, 0
+        yield b + "ffn_up.weight", h + "mlp.up_proj.weight", (FFN, HIDDEN), T.Q8_0, 0
+        yield b + "ffn_down.weight", h + "mlp.down_proj.weight", (HIDDEN, FFN), T.Q4_1, 0
+    yield "output_norm.weight", "model.norm.weight", (HIDDEN,), T.F32, 0
+
+
+def halves_first(w, heads):
+    """File row (head, i, c) becomes row (head, c, i): what Hugging Face's rotate_half expects."""
+    order = np.arange(w.shape[0]).reshape(heads, -1, 2).transpose(0, 2, 1).reshape(-1)
+    return w[order]
+
+
+def add_keys(w):
+    w.add_context_length(256)
+    w.add_embedding_length(HIDDEN)
+    w.add_block_count(LAYERS)
+    w.add_feed_forward_length(FFN)
+    w.add_head_count(HEADS)
+    w.add_head_count_kv(KV_HEADS)
+    w.add_key_length(HEAD)
+    w.add_value_length(HEAD)
+    w.add_rope_dimension_count(HEAD)
+    w.add_rope_freq_base(50000.0)
+    w.add_layer_norm_rms_eps(1e-5)
+    tokens = [f"tok{i}" for i in range(VOCAB - 3)] + ["", "\u0120caf\u00e9", "<|end|>"]
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("smollm")
+    w.add_token_list(tokens)
+    w.add_token_types([1] * (VOCAB - 1) + [3])
+    w.add_token_scores([-0.5 * i for i in range(VOCAB)])
+    w.add_token_merges(["t ok", "\u0120 c"])
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(VOCAB - 1)
+    w.add_eot_token_id(2)
+    w.add_add_bos_token(False)
+    w.add_add_space_prefix(False)
+    w.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+    w.add_uint8("test.u8", 200)
+    w.add_int8("test.i8", -100)
+    w.add_uint16("test.u16", 60000)
+    w.add_int16("test.i16", -30000)
+    w.add_uint32("test.u32", 4000000000)
+    w.add_int32("test.i32", -2000000000)
+    w.add_uint64("test.u64", 2**63 + 5)
+    w.add_int64("test.i64", -(2**62))
+    w.add_float32("test.f32", 0.1)
+    w.add_float64("test.f64", 0.1)
+    w.add_bool("test.bool", True)
+    w.add_string("test.string", "caf\u00e9\nline")
+    w.add_array("test.ints", [1, -2, 3])
+    w.add_array("test.floats", [0.5, -0.25])
+    w.add_array("test.bools", [True, False, True])
+
+
+def make_models():
+    w = gguf.GGUFWriter(HERE / "tiny_llama.gguf", "llama")
+    add_keys(w)
+    oracle = {}
+    for name, hf_name, shape, kind, heads in weights():
+        dense = (rng.standard_normal(shape) * (0.1 if len(shape) == 2 else 1.0)).astype(np.float32)
+        packed = quantize(dense, kind)
+        exact = dense if kind == T.F32 else dequantize(packed, kind)
+        exact = np.ascontiguousarray(exact, dtype=np.float32).reshape(shape)
+        if kind in (T.F32, T.F16):
+            w.add_tensor(name, dense.astype(np.float16) if kind == T.F16 else dense)
+        else:
+            w.add_tensor(name, packed, raw_dtype=kind)
+        oracle[hf_name] = np.ascontiguousarray(halves_first(exact, heads) if heads else exact)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+    folder = HERE / "tiny_llama"
+    folder.mkdir(exist_ok=True)
+    save_file(oracle, folder / "model.safetensors", metadata={"format": "pt"})
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCAB, "hidden_size": HIDDEN,
+        "intermediate_size": FFN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS, "head_dim": HEAD, "max_position_embeddings": 256, "rms_norm_eps": 1e-05,
+        "rope_theta": 50000.0, "rope_scaling": None, "hidden_act": "silu", "attention_bias": True, "mlp_bias": False,
+        "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": VOCAB - 1, "torch_dtype": "float32",
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, VOCAB - 1]}, indent=2) + "\n")
+
+
+def make_v2():
+    """The writer only makes version 3; versions 2 and 3 differ in nothing but the number."""
+    w = gguf.GGUFWriter(HERE / "tiny_llama_v2.gguf", "llama")
+    w.add_uint32("test.u32", 7)
+    w.add_tensor("output_norm.weight", np.arange(HIDDEN, dtype=np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    path = HERE / "tiny_llama_v2.gguf"
+    data = bytearray(path.read_bytes())
+    data[4:8] = struct.pack("<I", 2)
+    path.write_bytes(data)
+
+
+def make_sharded():
+    folder = HERE / "sharded"
+    folder.mkdir(exist_ok=True)
+    f16 = np.arange(-12, 12, dtype=np.float16).reshape(4, 6)
+    f64 = np.array([0.1, 1.0 + 2.0**-11 + 2.0**-40, -3.0, 65504.0], dtype=np.float64)
+    first = {"a.f16": f16, "a.ids": np.arange(5, dtype=np.int64)}
+    second = {"b.f64": f64, "b.flags": np.array([True, False, True]), "b.none": np.zeros((0, 3), dtype=np.float32)}
+    names = {}
+    for i, shard in enumerate((first, second), 1):
+        file = f"model-{i:05}-of-00002.safetensors"
+        save_file(shard, folder / file)
+        names.update({name: file for name in shard})
+    index = {"metadata": {"total_size": 123, "more": {"x": [1, 2.5, None, True]}}, "weight_map": names}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+    config = json.loads((HERE / "tiny_llama" / "config.json").read_text())
+    del config["torch_dtype"]
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    make_blocks()
+    make_models()
+    make_v2()
+    make_sharded()

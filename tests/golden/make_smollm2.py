@@ -162,6 +162,7 @@ def main():
                 "logits": io.significant(io.relative_error(got, reference)),
                 "top5_logprob": io.significant(float(delta.max())),
                 "top5_logprob_mean": io.significant(float(delta.mean())),
+                "top5_share_within_0.01": io.significant(float((delta <= 0.01).double().mean()), 4),
             },
         }
         if generate:

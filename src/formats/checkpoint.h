@@ -60,14 +60,14 @@ class SPYRE_API Checkpoint {
 
   // The whole tensor, or rows [first_row, first_row + rows) of it (a row: one index of the first dimension; a vector
   // has rows of one element), as `target`. f32, f16 and bf16 convert to each other, and quantised types to them, with
-  // one rounding from the fp32 value; other types are read only as what they are (kInvalidArgument). REQUIRES: `tensor`
-  // is an element of tensors(); out.size() == elements * size_of(target).
+  // one rounding from the fp32 value; other types are read only as what they are (kInvalidArgument).
+  // REQUIRES: `tensor` is an element of tensors(); out.size() == elements * size_of(target).
   void read(const TensorInfo& tensor, DType target, std::span<std::byte> out) const;
   void read_rows(const TensorInfo& tensor, int64_t first_row, int64_t rows, DType target,
                  std::span<std::byte> out) const;
 
-  bool is_gguf() const { return gguf() != nullptr; }
-  virtual const GgufFile* gguf() const { return nullptr; }         // for the tokenizer's keys
+  bool is_gguf() const { return gguf_ != nullptr; }
+  const GgufFile* gguf() const { return gguf_.get(); }             // for the tokenizer's keys; else nullptr
   const std::filesystem::path& folder() const { return folder_; }  // where the model's other files are
   const std::filesystem::path& path() const { return path_; }      // as given to open()
 

@@ -1,0 +1,438 @@
+// The GEMM on fused multiply-adds, written once over a class of 16 fp32 lanes (V) and compiled in each instruction
+// set's own file, which includes this inside an anonymous namespace. No includes here, and nothing with external
+// linkage.
+//
+// V has: zero, load, store (fp32, 16 lanes), broadcast(const float*), fma(a, b, c), add, load_f16(const uint16_t*),
+// Raw load_raw(const uint16_t*) (16 bf16 pairs), even(Raw), odd(Raw), store_f16, store_bf16; and
+//   kMaxRows             rows of the register tile
+//   columns_for(rows)    its width in 16-column vectors: rows * width accumulators + width weights + 1 fit the
+//   registers kWidenRows           from this many rows on a panel is first widened to fp32 scratch
+//
+// Blocking. Rows in blocks of at most 96 (96 x 768 fp32 of `a` = 288 KiB), K in blocks of at most 768 (one panel block
+// is 96 KiB of 16-bit weights, kept in L2 while the row tiles advance), columns in strips of four panels when there are
+// several K blocks, so that their fp32 partial sums (96 KiB) stay in L2 too. `a` is converted once per row block and
+// strip; with one K block (K <= 768) the strip is all columns. A single row tile has nothing to reuse a panel block
+// for: its K block is as long as the scratch allows.
+
+constexpr int64_t kRowBlock = 96;
+constexpr int64_t kKBlock = 768;
+constexpr int64_t kStripPanels = 4;
+constexpr int64_t kAStride = kKBlock + 16;  // rows never 4 KiB apart: they would share one L1 set
+constexpr int64_t kAFloats = kRowBlock * kAStride;
+constexpr int64_t kPartialFloats = kRowBlock * kStripPanels * 64;
+constexpr int64_t kWideFloats = kKBlock * 64;
+static_assert((kAFloats + kPartialFloats + kWideFloats) * 4 <= kGemmScratchBytes);
+
+#define SPYRE_UNROLL _Pragma("GCC unroll 16")
+#define SPYRE_TILE __attribute__((noinline))  // each register tile gets its own register allocation
+
+// A weight panel seen at 16-column vector `lane`: as stored, or widened to fp32.
+template <class V>
+struct F16Weights {
+  using Element = uint16_t;
+  static constexpr int64_t kPerVector = 16;
+  static constexpr int64_t kPerK = 64;
+  static inline __attribute__((always_inline)) V load(const Element* p) { return V::load_f16(p); }
+};
+template <class V>
+struct WideWeights {
+  using Element = float;
+  static constexpr int64_t kPerVector = 16;
+  static constexpr int64_t kPerK = 64;
+  static inline __attribute__((always_inline)) V load(const Element* p) { return V::load(p); }
+  struct Raw {
+    V even, odd;
+  };
+  static inline __attribute__((always_inline)) Raw load_raw(const Element* p) { return {V::load(p), V::load(p + 64)}; }
+  static inline __attribute__((always_inline)) V even(const Raw& r) { return r.even; }
+  static inline __attribute__((always_inline)) V odd(const Raw& r) { return r.odd; }
+};
+template <class V>
+struct PairWeights {
+  using Element = uint16_t;
+  static constexpr int64_t kPerVector = 32;
+  static constexpr int64_t kPerK = 64;
+  using Raw = typename V::Raw;
+  static inline __attribute__((always_inline)) Raw load_raw(const Element* p) { return V::load_raw(p); }
+  static inline __attribute__((always_inline)) V even(const Raw& r) { return V::even(r); }
+  static inline __attribute__((always_inline)) V odd(const Raw& r) { return V::odd(r); }
+};
+
+// Register tiles: c[R][16 C] (row stride ldc) += a[R][k] x b, k ascending.
+template <class V, class B, int R, int C>
+SPYRE_TILE void sequential_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c,
+                                int64_t ldc) {
+  V acc[R][C];
+  SPYRE_UNROLL
+  for (int r = 0; r < R; ++r) {
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) acc[r][j] = V::load(c + r * ldc + 16 * j);
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    V w[C];
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) w[j] = B::load(b + j * B::kPerVector);
+    SPYRE_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const V x = V::broadcast(a + r * lda + i);
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) acc[r][j] = V::fma(x, w[j], acc[r][j]);
+    }
+    b += B::kPerK;
+  }
+  SPYRE_UNROLL
+  for (int r = 0; r < R; ++r) {
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) acc[r][j].store(c + r * ldc + 16 * j);
+  }
+}
+
+// k counts elements and is even; the odd element of each pair goes first.
+template <class V, class B, int R, int C>
+SPYRE_TILE void pair_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c, int64_t ldc) {
+  V acc[R][C];
+  SPYRE_UNROLL
+  for (int r = 0; r < R; ++r) {
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) acc[r][j] = V::load(c + r * ldc + 16 * j);
+  }
+  for (int64_t i = 0; i < k; i += 2) {
+    V w[C];
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) w[j] = B::odd(B::load_raw(b + j * B::kPerVector));
+    SPYRE_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const V x = V::broadcast(a + r * lda + i + 1);
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) acc[r][j] = V::fma(x, w[j], acc[r][j]);
+    }
+    // The pairs are read again, from L1: kept, they would need C more registers than there are.
+    __asm__("" : "+r"(b));
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) w[j] = B::even(B::load_raw(b + j * B::kPerVector));
+    SPYRE_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const V x = V::broadcast(a + r * lda + i);
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) acc[r][j] = V::fma(x, w[j], acc[r][j]);
+    }
+    b += 2 * B::kPerK;
+  }
+  SPYRE_UNROLL
+  for (int r = 0; r < R; ++r) {
+    SPYRE_UNROLL
+    for (int j = 0; j < C; ++j) acc[r][j].store(c + r * ldc + 16 * j);
+  }
+}
+
+// k counts elements and is a multiple of 32. Two accumulators per element; the sum itself stays in memory, touched once
+// per 32 fused multiply-adds.
+template <class V, class B, int R, int C>
+SPYRE_TILE void even_odd_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c,
+                              int64_t ldc) {
+  for (int64_t first = 0; first < k; first += 32) {
+    V even[R][C], odd[R][C];
+    SPYRE_UNROLL
+    for (int r = 0; r < R; ++r) {
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) even[r][j] = odd[r][j] = V::zero();
+    }
+    for (int64_t i = first; i < first + 32; i += 2) {
+      typename B::Raw raw[C];
+      V w[C];
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) {
+        raw[j] = B::load_raw(b + j * B::kPerVector);
+        w[j] = B::even(raw[j]);
+      }
+      SPYRE_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const V x = V::broadcast(a + r * lda + i);
+        SPYRE_UNROLL
+        for (int j = 0; j < C; ++j) even[r][j] = V::fma(x, w[j], even[r][j]);
+      }
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) w[j] = B::odd(raw[j]);
+      SPYRE_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const V x = V::broadcast(a + r * lda + i + 1);
+        SPYRE_UNROLL
+        for (int j = 0; j < C; ++j) odd[r][j] = V::fma(x, w[j], odd[r][j]);
+      }
+      b += 2 * B::kPerK;
+    }
+    SPYRE_UNROLL
+    for (int r = 0; r < R; ++r) {
+      SPYRE_UNROLL
+      for (int j = 0; j < C; ++j) {
+        float* sum = c + r * ldc + 16 * j;
+        V::add(V::load(sum), V::add(even[r][j], odd[r][j])).store(sum);
+      }
+    }
+  }
+}
+
+// How each order reads `a` and the weight, directly and widened. `kMultiple`: what the stored K is padded to.
+template <class V_>
+struct F16Sequential {
+  using V = V_;
+  static constexpr int64_t kMultiple = 1;
+  static constexpr int columns_for(int rows) { return V::columns_for(rows); }
+  static constexpr int kMaxRows = V::kMaxRows;
+  static constexpr bool kSwapWide = false;
+  template <int R, int C>
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
+    sequential_tile<V, F16Weights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  template <int R, int C>
+  static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
+    sequential_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  static constexpr int64_t kVectorElements = 16;
+  static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int j = 0; j < vectors; ++j) V::load_f16(b + i * 64 + 16 * j).store(out + i * 64 + 16 * j);
+    }
+  }
+  static void widen_a(const uint16_t* a, int64_t k, float* out) {
+    int64_t i = 0;
+    for (; i + 16 <= k; i += 16) V::load_f16(a + i).store(out + i);
+    if (i == k) return;
+    alignas(64) uint16_t rest[16] = {};
+    for (int64_t j = 0; i + j < k; ++j) rest[j] = a[i + j];
+    V::load_f16(rest).store(out + i);
+  }
+  static void round(const float* c, uint16_t* out) { V::load(c).store_f16(out); }
+};
+
+template <class V>
+struct Bf16Common {
+  static constexpr int64_t kVectorElements = 32;
+  static void widen_a(const uint16_t* a, int64_t k, float* out) {
+    for (int64_t i = 0; i < k; ++i) {
+      const uint32_t bits = uint32_t{a[i]} << 16;
+      __builtin_memcpy(out + i, &bits, 4);
+    }
+  }
+  static void round(const float* c, uint16_t* out) { V::load(c).store_bf16(out); }
+};
+
+template <class V_>
+struct Bf16Pair : Bf16Common<V_> {
+  using V = V_;
+  static constexpr int64_t kMultiple = 2;
+  static constexpr int columns_for(int rows) { return V::columns_for(rows); }
+  static constexpr int kMaxRows = V::kMaxRows;
+  static constexpr bool kSwapWide = true;  // odd, even: then `pair` is `sequential` over swapped elements
+  template <int R, int C>
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
+    pair_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  template <int R, int C>
+  static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
+    sequential_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
+    for (int64_t i = 0; i < k; i += 2) {
+      for (int j = 0; j < vectors; ++j) {
+        const auto raw = V::load_raw(b + i * 64 + 32 * j);
+        V::odd(raw).store(out + i * 64 + 16 * j);
+        V::even(raw).store(out + i * 64 + 64 + 16 * j);
+      }
+    }
+  }
+};
+
+template <class V_>
+struct Bf16Tile : Bf16Common<V_> {
+  using V = V_;
+  static constexpr int64_t kMultiple = 32;
+  // Even and odd sums double the accumulators.
+  static constexpr int kMaxRows = V::kMaxEvenOddRows;
+  static constexpr int columns_for(int rows) { return V::even_odd_columns_for(rows); }
+  static constexpr bool kSwapWide = false;
+  template <int R, int C>
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
+    even_odd_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  template <int R, int C>
+  static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
+    even_odd_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  }
+  static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
+    for (int64_t i = 0; i < k; i += 2) {
+      for (int j = 0; j < vectors; ++j) {
+        const auto raw = V::load_raw(b + i * 64 + 32 * j);
+        V::even(raw).store(out + i * 64 + 16 * j);
+        V::odd(raw).store(out + i * 64 + 64 + 16 * j);
+      }
+    }
+  }
+};
+
+// Calls order::direct or order::wide for run-time rows and vectors. Only widths up to columns_for(R) are compiled.
+template <class Order, bool kWide, int R, int C>
+void call_tile(int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c, int64_t ldc) {
+  if (columns == C) {
+    if constexpr (kWide) {
+      Order::template wide<R, C>(a, lda, static_cast<const float*>(b), k, c, ldc);
+    } else {
+      Order::template direct<R, C>(a, lda, static_cast<const uint16_t*>(b), k, c, ldc);
+    }
+  } else if constexpr (C > 1) {
+    call_tile<Order, kWide, R, C - 1>(columns, a, lda, b, k, c, ldc);
+  }
+}
+template <class Order, bool kWide, int R = 1>
+void call_tile_rows(int rows, int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c,
+                    int64_t ldc) {
+  if (rows == R) {
+    call_tile<Order, kWide, R, Order::columns_for(R)>(columns, a, lda, b, k, c, ldc);
+  } else if constexpr (R < Order::kMaxRows) {
+    call_tile_rows<Order, kWide, R + 1>(rows, columns, a, lda, b, k, c, ldc);
+  }
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+inline int64_t min_of(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t max_of(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+// A part of the result that is held as fp32: `rows` rows from `row`, 16-column vectors [vector, vector + vectors).
+struct Patch {
+  int64_t row, rows, vector, vectors;
+};
+
+// Where the sums of a patch start from: zero, or what stands in `out`.
+inline void begin_patch(const GemmCall& g, const Patch& p, float* c, int64_t ldc) {
+  const int64_t width = p.vectors * 16;
+  const int64_t valid = min_of(g.first_column + g.columns - p.vector * 16, width);
+  for (int64_t r = 0; r < p.rows; ++r) {
+    float* to = c + r * ldc;
+    if (!g.accumulate) {
+      __builtin_memset(to, 0, static_cast<unsigned long>(width) * 4);
+      continue;
+    }
+    const float* from = static_cast<const float*>(g.out) + (p.row + r) * g.ldo + p.vector * 16;
+    for (int64_t n = 0; n < width; ++n) to[n] = n < valid ? from[n] : 0.0f;
+  }
+}
+
+template <class Order>
+void finish_patch(const GemmCall& g, const Patch& p, const float* c, int64_t ldc) {
+  const int64_t valid = min_of(g.first_column + g.columns - p.vector * 16, p.vectors * 16);
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const float* from = c + r * ldc;
+    const int64_t at = (p.row + r) * g.ldo + p.vector * 16;
+    if (g.store == GemmStore::kF32) {
+      __builtin_memcpy(static_cast<float*>(g.out) + at, from, static_cast<unsigned long>(valid) * 4);
+      continue;
+    }
+    uint16_t* to = static_cast<uint16_t*>(g.out) + at;
+    int64_t n = 0;
+    for (; n + 16 <= valid; n += 16) Order::round(from + n, to + n);
+    if (n == valid) continue;
+    uint16_t rest[16];
+    Order::round(from + n, rest);
+    for (int64_t i = 0; n + i < valid; ++i) to[n + i] = rest[i];
+  }
+}
+
+// One row block times one K block: `a` widened row by row, zero up to `padded` elements, pairs swapped if asked.
+template <class Order>
+void prepare_a(const GemmCall& g, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t padded, bool swap,
+               float* to, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* out = to + r * stride;
+    Order::widen_a(g.a + (row + r) * g.lda + k0, k, out);
+    for (int64_t i = k; i < padded; ++i) out[i] = 0.0f;
+    if (!swap) continue;
+    for (int64_t i = 0; i < padded; i += 2) {
+      const float even = out[i];
+      out[i] = out[i + 1];
+      out[i + 1] = even;
+    }
+  }
+}
+
+// A row block advances over one panel block in row tiles of equal height (16 rows are 6 + 5 + 5, not 6 + 6 + 4).
+// Columns outside, rows inside: the strip of weights that all row tiles share is what stays in L1.
+template <class Order, bool kWide>
+void multiply_panel_block(int64_t rows, const float* a, int64_t a_stride, const void* b, int64_t b_vector_bytes,
+                          int64_t vectors, int64_t k, float* c, int64_t ldc) {
+  const int64_t tiles = ceil_div(rows, Order::kMaxRows);
+  const int widest = Order::columns_for(static_cast<int>(ceil_div(rows, tiles)));
+  for (int64_t v = 0; v < vectors; v += widest) {
+    const int columns = static_cast<int>(min_of(widest, vectors - v));
+    for (int64_t t = 0, row = 0; t < tiles; ++t) {
+      const int height = static_cast<int>((rows - row) / (tiles - t));
+      call_tile_rows<Order, kWide>(height, columns, a + row * a_stride, a_stride,
+                                   static_cast<const char*>(b) + v * b_vector_bytes, k, c + row * ldc + v * 16, ldc);
+      row += height;
+    }
+  }
+}
+
+template <class Order, bool kWide>
+void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
+  float* a = static_cast<float*>(gemm_scratch());
+  float* partial = a + kAFloats;
+  float* wide = partial + kPartialFloats;
+  const int64_t k_limit = !kWide && rows <= Order::kMaxRows ? (kAFloats / rows - 16) / 32 * 32 : kKBlock;
+  const int64_t k_blocks = max_of(1, ceil_div(g.k, k_limit));
+  const int64_t k_block = min_of(k_limit, ceil_div(ceil_div(g.k, k_blocks), 32) * 32);
+  const int64_t a_stride = k_block + 16;
+  const int64_t panel_elements = ceil_div(g.k, Order::kMultiple) * Order::kMultiple * 64;
+  const int64_t vector_end = ceil_div(g.first_column + g.columns, 16);
+  const int64_t strip = (k_blocks == 1 ? 1 : kStripPanels) * 4;
+
+  for (int64_t v0 = g.first_column / 16; v0 < vector_end;) {
+    const int64_t v1 = min_of(vector_end, (v0 / strip + 1) * strip);
+    const Patch patch{row, rows, v0, v1 - v0};
+    const int64_t ldc = patch.vectors * 16;
+    begin_patch(g, patch, partial, ldc);
+    for (int64_t block = 0; block < k_blocks; ++block) {
+      const int64_t k0 = block * k_block;
+      const int64_t k = min_of(k_block, g.k - k0);
+      const int64_t padded = ceil_div(k, Order::kMultiple) * Order::kMultiple;
+      const bool first_strip = v0 == g.first_column / 16;
+      if (k_blocks > 1 || first_strip) {
+        prepare_a<Order>(g, row, rows, k0, k, padded, kWide && Order::kSwapWide, a, a_stride);
+      }
+      for (int64_t v = v0; v < v1;) {
+        const int64_t lane = v % 4;
+        const int64_t vectors = min_of(4 - lane, v1 - v);
+        const uint16_t* b = g.panels + v / 4 * panel_elements + k0 * 64 + lane * Order::kVectorElements;
+        float* c = partial + (v - v0) * 16;
+        if constexpr (kWide) {
+          Order::widen(b, padded, static_cast<int>(vectors), wide);
+          multiply_panel_block<Order, true>(rows, a, a_stride, wide, 64, vectors, padded, c, ldc);
+        } else {
+          multiply_panel_block<Order, false>(rows, a, a_stride, b, Order::kVectorElements * 2, vectors, padded, c, ldc);
+        }
+        v += vectors;
+      }
+    }
+    finish_patch<Order>(g, patch, partial, ldc);
+    v0 = v1;
+  }
+}
+
+template <class Order>
+void run_gemm(const GemmCall& g) {
+  const int64_t blocks = ceil_div(g.rows, kRowBlock);
+  for (int64_t i = 0, row = 0; i < blocks; ++i) {
+    const int64_t rows = (g.rows - row) / (blocks - i);
+    if (Order::V::kOnlyWide || g.rows >= Order::V::kWidenRows) {
+      run_row_block<Order, true>(g, row, rows);
+    } else if constexpr (!Order::V::kOnlyWide) {
+      run_row_block<Order, false>(g, row, rows);
+    }
+    row += rows;
+  }
+}

@@ -110,7 +110,8 @@ Tokenizer Tokenizer::from_gguf(const formats::GgufFile& file) {
 }
 
 Tokenizer Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
-  return from_json(gguf_tokenizer_json(vocabulary), gguf_tokenizer_config(vocabulary));
+  const std::string json = gguf_tokenizer_json(vocabulary);  // first: its checks say more
+  return from_json(json, gguf_tokenizer_config(vocabulary));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {

@@ -8,6 +8,10 @@
       text, ids (special tokens parsed), plain (not parsed), framed (with what the post-processor adds), decoded
       (all tokens), skipped (without special tokens)
 
+  tokens_tiny_gguf.json
+      for the names of pre-tokenizers in GGUF files: ids of every text of tokens_tiny.json under the pipeline that the
+      name stands for, with the vocabulary of tiny_tokenizer.json
+
 Needs: pip install tokenizers (made with 0.23.3). Run it in this folder; it is deterministic.
 """
 import json
@@ -90,7 +94,7 @@ def byte_fallback():
     t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     pieces = [f"<0x{b:02X}>" for b in range(256)]
     t.train_from_iterator([CORPUS], trainers.BpeTrainer(
-        vocab_size=480, special_tokens=["<unk>", "<s>", "</s>"] + pieces, show_progress=False, limit_alphabet=60))
+        vocab_size=480, special_tokens=["<unk>", "<s>", "</s>"] + pieces, show_progress=False))
     model = json.loads(t.to_str())
     # As in real files: byte pieces are ordinary tokens, not added ones.
     model["added_tokens"] = [a for a in model["added_tokens"] if a["id"] < 3]
@@ -102,6 +106,37 @@ def byte_fallback():
     return t
 
 
+def gguf_pipelines(tiny):
+    """The same vocabulary under the pipelines of GPT-2, SmolLM, Llama 3 and Qwen 2."""
+    llama = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+    def split(pattern):
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+    pipelines = {
+        "gpt-2": (None, gpt2, False),
+        "smollm": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2]), False),
+        "llama-bpe": (None, split(llama), True),
+        "qwen2": (normalizers.NFC(), split(llama.replace("{1,3}", "")), False),
+    }
+    out = {}
+    for name, (normalizer, pre_tokenizer, ignore_merges) in pipelines.items():
+        file = json.loads(tiny.to_str())
+        file.update(normalizer=None, pre_tokenizer=None, post_processor=None, padding=None, truncation=None)
+        file["model"]["ignore_merges"] = ignore_merges
+        t = Tokenizer.from_str(json.dumps(file))
+        if normalizer:
+            t.normalizer = normalizer
+        t.pre_tokenizer = pre_tokenizer
+        out[name] = [t.encode(text).ids for text in STRINGS]
+    with open("tokens_tiny_gguf.json", "w", encoding="utf-8") as f:
+        f.write("{\n" + ",\n".join(f'"{k}": ' + json.dumps(v, separators=(",", ":")) for k, v in out.items()) + "\n}\n")
+
+
 if __name__ == "__main__":
+    gguf_pipelines(byte_level())
     save(byte_level(), "tiny_tokenizer.json", "tokens_tiny.json")
     save(byte_fallback(), "tiny_byte_fallback.json", "tokens_tiny_byte_fallback.json")

@@ -11,7 +11,7 @@
 namespace spyre::kernels {
 namespace {
 
-constexpr int kVectorRegisters = 8;  // of 16 lanes
+constexpr int kAccumulators = 6;  // Vecs of a register tile: 12 of the 16 registers
 
 struct Vec {
   __m256 a, b;

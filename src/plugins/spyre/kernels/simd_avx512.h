@@ -17,7 +17,7 @@
 namespace spyre::kernels {
 namespace {
 
-constexpr int kVectorRegisters = 32;  // of 16 lanes
+constexpr int kAccumulators = 24;  // Vecs of a register tile; the rest of the 32 registers holds operands
 
 struct Vec {
   __m512 v;

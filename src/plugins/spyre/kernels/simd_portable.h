@@ -20,7 +20,8 @@ typedef float F4 __attribute__((vector_size(16)));
 typedef int32_t I4 __attribute__((vector_size(16)));
 typedef uint32_t U4 __attribute__((vector_size(16)));
 
-constexpr int kVectorRegisters = 4;  // of 16 lanes
+// Vecs of a register tile that leave room for operands in the registers.
+constexpr int kAccumulators = 3;
 
 struct Vec {
   F4 v[4];

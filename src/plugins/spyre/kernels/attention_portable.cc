@@ -1,0 +1,15 @@
+#include "plugins/spyre/kernels/simd_portable.h"
+// The lanes come first, then the orders.
+#include "plugins/spyre/kernels/attention_dots-inl.h"
+// And what is built on both.
+#include "plugins/spyre/kernels/attention-inl.h"
+
+namespace spyre::kernels {
+
+void attention_kernels_portable(AttentionKernels* tables) {
+  tables[0] = attention_table<SequentialDot>("attention_f16_portable", DotOrder::kSequential, CpuLevel::kPortable);
+  tables[1] = attention_table<PairDot>("attention_bf16_pair_portable", DotOrder::kPair, CpuLevel::kPortable);
+  tables[2] = attention_table<TileDot>("attention_bf16_tile_portable", DotOrder::kTile, CpuLevel::kPortable);
+}
+
+}  // namespace spyre::kernels

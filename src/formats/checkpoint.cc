@@ -120,8 +120,17 @@ std::unique_ptr<Checkpoint> Checkpoint::open(const fs::path& model) {
   if (fs::is_directory(status)) {
     checkpoint->open_folder(model);
   } else {
-    checkpoint->open_gguf(model);
+    checkpoint->folder_ = model.parent_path();
+    checkpoint->add_gguf(GgufFile::open(model));
   }
+  checkpoint->finish();
+  return checkpoint;
+}
+
+std::unique_ptr<Checkpoint> Checkpoint::from_gguf(std::unique_ptr<GgufFile> file) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->path_ = file->name();
+  checkpoint->add_gguf(std::move(file));
   checkpoint->finish();
   return checkpoint;
 }
@@ -134,7 +143,7 @@ void Checkpoint::open_folder(const fs::path& folder) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error))
       if (entry.path().extension() == ".gguf") found.push_back(entry.path());
-    if (found.size() == 1) return open_gguf(found[0]);
+    if (found.size() == 1) return add_gguf(GgufFile::open(found[0]));
     if (found.size() > 1)
       throw_error(ErrorCode::kInvalidArgument, "'{}' has {} .gguf files: name the one to load", folder.string(),
                   found.size());
@@ -180,9 +189,8 @@ void Checkpoint::add_tensor(const SafetensorsFile& file, const SafetensorsTensor
                       .block_bytes = static_cast<uint32_t>(size_of(t.dtype))});
 }
 
-void Checkpoint::open_gguf(const fs::path& path) {
-  folder_ = path.parent_path();
-  gguf_ = GgufFile::open(path);
+void Checkpoint::add_gguf(std::unique_ptr<GgufFile> file) {
+  gguf_ = std::move(file);
   config_ = model_config_from_gguf(*gguf_);
   for (const GgufTensor& t : gguf_->tensors()) {
     const GgmlTypeInfo& type = *find_ggml_type(t.type);

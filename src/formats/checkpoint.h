@@ -48,6 +48,7 @@ class SPYRE_API Checkpoint {
   // kNotFound: no such path, or a named file missing; kUnsupported: an architecture, dtype or quantisation that is not
   // read (with the set that is); kCorruptData: a file that contradicts itself.
   static std::unique_ptr<Checkpoint> open(const std::filesystem::path& model);
+  static std::unique_ptr<Checkpoint> from_gguf(std::unique_ptr<GgufFile> file);  // folder() is empty
 
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
@@ -75,7 +76,7 @@ class SPYRE_API Checkpoint {
   struct Source;  // where and how a tensor lies in its file
 
   Checkpoint();
-  void open_gguf(const std::filesystem::path& file);
+  void add_gguf(std::unique_ptr<GgufFile> file);
   void open_folder(const std::filesystem::path& folder);
   void add_shards(const std::filesystem::path& index);
   void add_tensor(const SafetensorsFile& file, const SafetensorsTensor& tensor);

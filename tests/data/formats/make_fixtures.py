@@ -9,6 +9,7 @@ Deterministic: the random numbers are seeded. Everything lands beside this scrip
   tiny_llama.gguf      a random Llama (2 layers, hidden 32, 4/2 heads of 8) with every readable tensor type and key type
   tiny_llama_v2.gguf   the same keys and one tensor, as version 2
   tiny_llama/          the same model as a Hugging Face folder in fp32: the oracle of names, shapes and row order
+  ../fuzz/             seeds of the fuzzers
   sharded/             two safetensors shards with an index: F16, BF16, F64, I64, BOOL and an empty tensor
 """
 import json
@@ -186,8 +187,90 @@ def make_sharded():
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def make_seeds():
+    """Seeds for the fuzzers, small because a fuzzer reads them a million times: good-* must be read, bad-* refused."""
+    fuzz = HERE.parent / "fuzz"
+    for name in ("gguf", "safetensors", "config"):
+        (fuzz / name).mkdir(parents=True, exist_ok=True)
+
+    path = fuzz / "gguf" / "good-llama.gguf"
+    w = gguf.GGUFWriter(path, "llama")
+    w.add_context_length(16)
+    w.add_embedding_length(32)
+    w.add_block_count(1)
+    w.add_feed_forward_length(32)
+    w.add_head_count(2)
+    w.add_head_count_kv(1)
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_rope_freq_base(10000.0)
+    w.add_tokenizer_model("gpt2")
+    w.add_token_list(["a", "bc"])
+    w.add_token_types([1, 3])
+    w.add_token_scores([0.0, -1.0])
+    w.add_token_merges(["b c"])
+    w.add_eos_token_id(1)
+    for name, rows, kind in (("token_embd", 2, T.Q8_0), ("blk.0.attn_q", 32, T.Q4_0), ("blk.0.attn_k", 16, T.Q4_1),
+                             ("blk.0.attn_v", 1, T.BF16)):
+        w.add_tensor(name + ".weight", quantize(rng.standard_normal((rows, 32)).astype(np.float32), kind), raw_dtype=kind)
+    w.add_tensor("output_norm.weight", np.ones(32, dtype=np.float32))
+    w.add_tensor("blk.0.ffn_down.weight", np.ones((2, 32), dtype=np.float16))
+    w.add_tensor("rope_freqs.weight", np.ones(8, dtype=np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    good = path.read_bytes()
+    (fuzz / "gguf" / "bad-cut.gguf").write_bytes(good[: len(good) // 2])
+    (fuzz / "gguf" / "bad-version1.gguf").write_bytes(good[:4] + struct.pack("<I", 1) + good[8:])
+    (fuzz / "gguf" / "bad-big-endian.gguf").write_bytes(good[:4] + struct.pack(">I", 3) + good[8:])
+    (fuzz / "gguf" / "bad-tensor-count.gguf").write_bytes(good[:8] + b"\xff" * 8 + good[16:])
+    at = good.index(b"tokenizer.ggml.tokens") + 21 + 8  # the array's count
+    (fuzz / "gguf" / "bad-token-count.gguf").write_bytes(good[:at] + b"\xff" * 7 + b"\x1f" + good[at + 8:])
+    at = good.index(b"blk.0.attn_k.weight") + 19 + 4  # the first dimension
+    (fuzz / "gguf" / "bad-dimension.gguf").write_bytes(good[:at] + b"\x20" + b"\0" * 6 + b"\x40" + good[at + 8:])
+
+    def safetensors(header, data):
+        text = json.dumps(header, separators=(",", ":")).encode()
+        return struct.pack("<Q", len(text)) + text + data
+
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    folder = fuzz / "safetensors"
+    two = {"__metadata__": {"format": "pt"}, "a": entry("F16", [2, 2], 0, 8), "b": entry("BF16", [2], 8, 12)}
+    (folder / "good-two.safetensors").write_bytes(safetensors(two, bytes(range(12))))
+    (folder / "good-scalar.safetensors").write_bytes(safetensors({"s": entry("F32", [], 0, 4)}, bytes(4)))
+    (folder / "good-index.json").write_text('{"metadata":{"total_size":8},"weight_map":{"a":"x","b":"y","c":"x"}}')
+    (folder / "bad-hole.safetensors").write_bytes(safetensors({"a": entry("U8", [2], 2, 4)}, bytes(4)))
+    (folder / "bad-overlap.safetensors").write_bytes(
+        safetensors({"a": entry("U8", [3], 0, 3), "b": entry("U8", [2], 2, 4)}, bytes(4)))
+    (folder / "bad-shape.safetensors").write_bytes(safetensors({"a": entry("F64", [2**61 + 1], 0, 8)}, bytes(8)))
+    (folder / "bad-past-end.safetensors").write_bytes(safetensors({"a": entry("I64", [2], 0, 16)}, bytes(8)))
+    (folder / "bad-length.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}")
+    (folder / "bad-index.json").write_text('{"weight_map":{"a":["x"]}}')
+
+    folder = fuzz / "config"
+    config = json.loads((HERE / "tiny_llama" / "config.json").read_text())
+    generation = (HERE / "tiny_llama" / "generation_config.json").read_text()
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 64}
+    seeds = {
+        "good-llama": json.dumps(config),
+        "good-generation": json.dumps(config) + "\0" + generation,
+        "good-llama3": json.dumps(config | {"rope_scaling": llama3, "eos_token_id": [1, 2]}),
+        "good-parameters": json.dumps(config | {"rope_parameters": {"full_attention": llama3, "other": {}}}),
+        "bad-heads": json.dumps(config | {"num_key_value_heads": 3}),
+        "bad-number": json.dumps(config | {"vocab_size": 1e300}),
+        "bad-quantised": json.dumps(config | {"quantization_config": {"quant_method": "awq"}}),
+        "bad-depth": "[" * 2000,
+    }
+    for name, text in seeds.items():
+        (folder / name).write_text(text)
+
+
 if __name__ == "__main__":
     make_blocks()
     make_models()
     make_v2()
     make_sharded()
+    make_seeds()

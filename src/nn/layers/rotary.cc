@@ -39,6 +39,14 @@ float llama3_scaled(float frequency, const formats::RopeConfig& rope) {
 
 }  // namespace
 
+std::vector<float> RotaryEmbedding::frequencies() const {
+  std::vector<float> f = inverse_frequencies(options_.rope, options_.head_size);
+  const std::vector<float>& divisors = options_.frequency_divisors;
+  SPYRE_CHECK(divisors.empty() || divisors.size() == f.size(), "{} divisors", divisors.size());
+  for (size_t i = 0; i < divisors.size(); ++i) f[i] /= divisors[i];
+  return f;
+}
+
 std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size) {
   std::vector<float> frequencies(head_size / 2);
   for (int64_t i = 0; i < head_size / 2; ++i) {
@@ -51,11 +59,6 @@ std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfi
     } else if (rope.type != "default") {
       throw_error(ErrorCode::kUnsupported, "rope scaling type '{}' is not built; known: default, linear, llama3",
                   rope.type);
-    }
-    // A GGUF file carries llama3 scaling as a divisor per frequency.
-    if (!rope.frequency_divisors.empty()) {
-      SPYRE_CHECK(static_cast<int64_t>(rope.frequency_divisors.size()) == head_size / 2);
-      f = f / rope.frequency_divisors[i];
     }
     frequencies[i] = f;
   }
@@ -71,10 +74,10 @@ std::pair<float, float> RotaryEmbedding::cos_sin(int64_t position, float inverse
 void RotaryEmbedding::build_cache() {
   const int64_t d = options_.head_size, half = d / 2;
   HostTensor cache = HostTensor::allocate(options_.dtype, {options_.max_positions, d});
-  const std::vector<float> frequencies = inverse_frequencies(options_.rope, d);
+  const std::vector<float> inverse = frequencies();
   for (int64_t p = 0; p < options_.max_positions; ++p) {
     for (int64_t i = 0; i < half; ++i) {
-      const auto [c, s] = cos_sin(p, frequencies[i]);
+      const auto [c, s] = cos_sin(p, inverse[i]);
       store_float(cache, p * d + i, c);
       store_float(cache, p * d + half + i, s);
     }

@@ -19,7 +19,8 @@ class SPYRE_API RotaryEmbedding : public Module {
     std::string path;
     int64_t head_size = 0;
     int64_t max_positions = 0;
-    formats::RopeConfig rope;  // theta and scaling
+    formats::RopeConfig rope;               // theta and scaling
+    std::vector<float> frequency_divisors;  // a GGUF file's own scaling, one per pair; empty = none
     DType dtype = DType::kF32;
   };
   static constexpr const char* kClassName = "RotaryEmbedding";
@@ -32,6 +33,9 @@ class SPYRE_API RotaryEmbedding : public Module {
   static std::vector<float> inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size);
 
  protected:
+  // Inverse frequencies of this layer, a file's own divisors applied.
+  std::vector<float> frequencies() const;
+
   RotaryEmbedding(std::string class_name, const Options& options)
       : Module(std::move(class_name), options.path), options_(options) {}
 

@@ -99,11 +99,13 @@ LlamaForCausalLM::LlamaForCausalLM(const ModelBuildContext& context)
   check_llama_config(c);
   embed_tokens_ = child(context.layers.make<VocabParallelEmbedding>(
       {.path = "model.embed_tokens", .vocab_size = vocab_size_, .hidden_size = hidden_size_, .dtype = context.dtype}));
-  rotary_ = child(context.layers.make<RotaryEmbedding>({.path = "model.rotary_emb",
-                                                        .head_size = c.head_dim,
-                                                        .max_positions = context.max_model_len,
-                                                        .rope = c.rope,
-                                                        .dtype = context.dtype}));
+  rotary_ = child(
+      context.layers.make<RotaryEmbedding>({.path = "model.rotary_emb",
+                                            .head_size = c.head_dim,
+                                            .max_positions = context.max_model_len,
+                                            .rope = c.rope,
+                                            .frequency_divisors = c.rope_freq_factors.value_or(std::vector<float>{}),
+                                            .dtype = context.dtype}));
   auto layers = std::make_unique<ModuleList>("model.layers");
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
     layers->append(std::make_unique<LlamaDecoderLayer>(context, fmt::format("model.layers.{}", i), *rotary_));
@@ -144,6 +146,10 @@ void check_llama_config(const formats::ModelConfig& config) {
   if (config.hidden_act != "silu") {
     throw_error(ErrorCode::kUnsupported, "hidden_act '{}' is not built for Llama models; known: silu",
                 config.hidden_act);
+  }
+  if (config.rope.partial_rotary_factor != 1.0) {
+    throw_error(ErrorCode::kUnsupported, "partial_rotary_factor {} is not built for Llama models; known: 1.0",
+                config.rope.partial_rotary_factor);
   }
   // Keys of related families that would change the maths, each with the values that leave it unchanged.
   refuse_unbuilt_keys(config.raw, "LlamaForCausalLM",

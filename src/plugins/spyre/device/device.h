@@ -69,6 +69,10 @@ class SoftwareDevice {
   TransferCounters transfers_;
   std::unique_ptr<ThreadTeam> team_;
   HostBuffer arena_, scratch_;
+  // Of the step being run; kept so that a step allocates nothing.
+  std::vector<std::byte*> addresses_, scratch_at_;
+  std::vector<TensorStore*> stores_;
+  std::vector<HostFrame> frames_;
   int64_t steps_run_ = 0;
 };
 

@@ -23,11 +23,14 @@ namespace spyre::device {
 
 struct TensorStore;
 
-// A strided window on a slot's elements. A dimension with |rows| has the run's live rows instead of its extent.
+// A dimension of a strided window on a slot's elements. With |per_row| > 0 it grows with the run: its extent is then
+// live rows * per_row, and |extent| is what it is at the bucket.
 struct HostDim {
   int64_t extent = 1;
   int64_t stride = 0;  // in elements
-  bool rows = false;
+  int64_t per_row = 0;
+
+  int64_t live(int64_t rows) const { return per_row > 0 ? rows * per_row : extent; }
 };
 
 struct HostView {

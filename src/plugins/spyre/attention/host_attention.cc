@@ -1,0 +1,143 @@
+#include "plugins/spyre/attention/host_attention.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "plugins/spyre/kernels/kv_pages.h"
+
+namespace spyre::attention {
+
+using device::at;
+using device::HostFrame;
+using device::TensorStore;
+
+namespace {
+
+kernels::KvPageLayout page_layout(const TensorStore& store, int64_t heads, int64_t head_dim) {
+  return {store.spec.dtype, store.order, store.block_size, heads, head_dim};
+}
+
+const uint16_t* page(const TensorStore& store, const kernels::KvPageLayout& layout, int64_t block) {
+  SPYRE_CHECK(block >= 0 && block < store.num_blocks, "KV block {} of {}", block, store.num_blocks);
+  return reinterpret_cast<const uint16_t*>(store.memory.data()) + block * layout.page_words();
+}
+
+// Rows of one kernel call and the range state each needs.
+constexpr int64_t kRowsPerCall = 64;
+
+}  // namespace
+
+void KvStoreStep::run(const HostFrame& frame, int thread, int threads) const {
+  TensorStore& store = *frame.stores[state.slot];
+  const kernels::KvPageLayout layout = page_layout(store, heads, head_dim);
+  auto* pages = reinterpret_cast<uint16_t*>(store.memory.data());
+  const auto* slot_ids = at<const int32_t>(frame, slots);
+  const Range mine = split_range(tokens.live(frame.rows) * heads, 1, thread, threads);
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    const int64_t token = i / heads, head = i % heads;
+    const int64_t slot = slot_ids[token];
+    if (slot < 0) continue;
+    const int64_t block = slot / store.block_size;
+    SPYRE_CHECK(block < store.num_blocks, "KV slot {} of {} blocks", slot, store.num_blocks);
+    layout.write(pages + block * layout.page_words(), slot % store.block_size, head,
+                 at<const uint16_t>(frame, k.place) + token * k.token_stride + head * k.head_stride,
+                 at<const uint16_t>(frame, v.place) + token * v.token_stride + head * v.head_stride);
+  }
+}
+
+std::string KvStoreStep::describe() const {
+  return fmt::format("kv_store heads={} d={}", heads, head_dim);
+}
+
+int64_t AttentionStep::positions_per_call() const {
+  return std::max<int64_t>(1, kRowsPerCall / (heads / kv_heads));
+}
+
+size_t AttentionStep::scratch_bytes() const {
+  const int64_t rows = positions_per_call() * (heads / kv_heads);
+  return static_cast<size_t>(2 * rows * (2 + kernels::attend_stride(head_dim))) * sizeof(float);
+}
+
+void AttentionStep::run(const HostFrame& frame, int thread, int threads) const {
+  const StepTables& tables = *frame.tables;
+  SPYRE_CHECK(static_cast<int>(tables.starts.size()) == threads + 1, "work for {} threads, run by {}",
+              tables.starts.size() - 1, threads);
+  for (int32_t i = tables.starts[thread]; i < tables.starts[thread + 1]; ++i) {
+    attend(frame, tables.items[i], frame.scratch[thread]);
+  }
+}
+
+// One item: rows (positions) of one KV head of one sequence, in calls of positions_per_call() positions; for each,
+// ranges of 512 keys in ascending order, each computed apart and merged.
+void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::byte* scratch) const {
+  const StepTables& tables = *frame.tables;
+  const SequencePlan& sequence = tables.sequences[item.sequence];
+  const TensorStore& store = *frame.stores[state.slot];
+  const kernels::KvPageLayout layout = page_layout(store, kv_heads, head_dim);
+  const auto* page_table = reinterpret_cast<const int32_t*>(tables.pages->memory.data());
+  const int64_t group = heads / kv_heads, stride = kernels::attend_stride(head_dim);
+  const int64_t block_groups = store.block_size / kernels::kGroupTokens;
+
+  for (int64_t first = 0; first < item.rows; first += positions_per_call()) {
+    const int64_t positions = std::min<int64_t>(positions_per_call(), item.rows - first);
+    const int64_t rows = positions * group;
+    auto* floats = reinterpret_cast<float*>(scratch);
+    const kernels::AttendState total{floats, floats + rows, floats + 2 * rows};
+    floats += rows * (2 + stride);
+    const kernels::AttendState part{floats, floats + rows, floats + 2 * rows};
+
+    std::array<kernels::KeyInterval, kRowsPerCall> visible;
+    int64_t lowest = sequence.kv_len, highest = 0;
+    for (int64_t p = 0; p < positions; ++p) {
+      const int64_t position = sequence.context + item.first_row + first + p;
+      const int64_t hi = tables.causal ? std::min(position + 1, sequence.kv_len) : sequence.kv_len;
+      const int64_t lo = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+      visible[p] = {lo, hi};
+      lowest = std::min(lowest, lo);
+      highest = std::max(highest, hi);
+    }
+    const int64_t query_row = sequence.first_row + item.first_row + first;
+    kernels::AttendCall call{
+        .q = {at<const uint16_t>(frame, q.place) + query_row * q.token_stride + item.kv_head * group * q.head_stride,
+              group, q.head_stride, q.token_stride},
+        .rows = rows,
+        .head_dim = head_dim,
+        .visible = visible.data(),
+        .scale = scale,
+        .soft_cap = soft_cap};
+
+    kernels::attend_reset(total, rows, head_dim);
+    bool empty = true;
+    const int64_t first_group = lowest / kernels::kGroupTokens;
+    const int64_t last_group = (highest + kernels::kGroupTokens - 1) / kernels::kGroupTokens;
+    for (int64_t range = first_group / kernels::kRangeGroups; range * kernels::kRangeGroups < last_group; ++range) {
+      const int64_t begin = std::max(first_group, range * kernels::kRangeGroups);
+      const int64_t end = std::min(last_group, (range + 1) * kernels::kRangeGroups);
+      std::array<kernels::KvGroup, kernels::kRangeGroups> groups;
+      for (int64_t g = begin; g < end; ++g) {
+        const int64_t row = sequence.page_table + g / block_groups - sequence.first_block;
+        const int64_t block = page_table[row * kPageRowWidth];
+        groups[g - begin] = layout.group(page(store, layout, block), item.kv_head, g % block_groups);
+      }
+      call.groups = groups.data();
+      call.first_group = begin;
+      call.group_count = end - begin;
+      call.state = empty ? total : part;
+      if (!empty) kernels::attend_reset(part, rows, head_dim);
+      kernels->attend(call);
+      if (!empty) kernels->merge(total, part, rows, head_dim);
+      empty = false;
+    }
+    kernels->finish(
+        total, rows, head_dim,
+        {at<uint16_t>(frame, out.place) + query_row * out.token_stride + item.kv_head * group * out.head_stride, group,
+         out.head_stride, out.token_stride});
+  }
+}
+
+std::string AttentionStep::describe() const {
+  return fmt::format("{} heads={}/{} d={}", kernels->name, heads, kv_heads, head_dim);
+}
+
+}  // namespace spyre::attention

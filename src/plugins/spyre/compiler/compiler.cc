@@ -1,0 +1,55 @@
+#include "plugins/spyre/compiler/compiler.h"
+
+#include "base/error.h"
+#include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/graph_passes.h"
+#include "plugins/spyre/compiler/host_emit.h"
+
+namespace spyre::compiler {
+namespace {
+
+device::TensorSpec spec_of(const graph::Graph& graph, graph::ValueId value, const Axes& axes, const Layouts& layouts) {
+  const graph::Type& type = graph.type(value);
+  if (type.kind == graph::TypeKind::kBatch) return {};
+  std::vector<int> order;
+  const int stick = layouts.stick[value];
+  for (int d = 0; d < type.rank(); ++d) {
+    if (d != stick) order.push_back(d);
+  }
+  order.push_back(stick);
+  return device::TensorSpec::with_axes(type.dtype, axes[value], type.rank() == 0 ? std::vector<int>{} : order);
+}
+
+}  // namespace
+
+std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph) {
+  std::string key = graph::canonical_text(graph);
+  if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
+
+  auto program = std::make_shared<device::Program>();
+  program->key = key;
+  program->graph = graph;
+  graph::verify(program->graph);
+  program->passes = graph::run_passes(program->graph, graph_passes(), options_.passes);
+
+  const graph::Graph& g = program->graph;
+  verify_rules(g, program->rules_met);
+  const Axes axes = assign_extents(g, program->rules_met);
+  const Layouts layouts = choose_layouts(g, axes, program->rules_met);
+  program->card = emit_device_ops(g, axes, layouts, program->rules_met);
+  auto specs = [&](const std::vector<graph::ValueId>& values) {
+    std::vector<device::TensorSpec> made;
+    for (graph::ValueId value : values) made.push_back(spec_of(g, value, axes, layouts));
+    return made;
+  };
+  program->input_specs = specs(g.inputs);
+  program->parameter_specs = specs(g.parameters);
+  program->state_specs = specs(g.states);
+  program->output_specs = specs(g.outputs);
+  program->parameter_forms = parameter_forms(g);
+  program->host = emit_host_plan(g, options_);
+  ++compiles_;
+  return cache_.emplace(std::move(key), std::move(program)).first->second;
+}
+
+}  // namespace spyre::compiler

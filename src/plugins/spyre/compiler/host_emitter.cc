@@ -1,0 +1,307 @@
+#include "plugins/spyre/compiler/host_emitter.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plugins/spyre/compiler/host_emit.h"
+#include "plugins/spyre/device/rules.h"
+
+namespace spyre::compiler {
+
+using device::HostDim;
+using device::HostPlace;
+using device::HostView;
+using device::SlotKind;
+
+HostView row_major(const graph::Type& type, int32_t slot) {
+  HostView view{.slot = slot, .dtype = type.dtype};
+  view.dims.resize(type.dims.size());
+  int64_t stride = 1;
+  for (size_t d = type.dims.size(); d-- > 0;) {
+    view.dims[d] = {.extent = type.dims[d].extent, .stride = stride, .per_row = type.dims[d].rows ? 1 : 0};
+    stride *= type.dims[d].extent;
+  }
+  return view;
+}
+
+HostEmitter::HostEmitter(const graph::Graph& graph, const CompileOptions& options)
+    : graph_(graph),
+      options_(options),
+      views_(graph.values.size()),
+      defined_(graph.values.size(), false),
+      folded_(graph.ops.size(), false),
+      users_(graph.users()),
+      output_written_(graph.outputs.size(), false) {}
+
+const kernels::RowKernels& HostEmitter::rows(DType dtype) const {
+  return kernels::select_row_kernels(options_.features, dtype);
+}
+
+const HostView& HostEmitter::view(graph::ValueId value) const {
+  SPYRE_CHECK(defined_[value], "%{} is read before it is computed", graph_.value(value).name);
+  return views_[value];
+}
+
+void HostEmitter::bind(graph::ValueId value, SlotKind kind, int32_t index) {
+  plan_.slots.push_back({.kind = kind, .index = index});
+  arena_.push_back({});
+  views_[value] = row_major(type(value), static_cast<int32_t>(plan_.slots.size()) - 1);
+  defined_[value] = true;
+}
+
+HostView HostEmitter::arena_view(const graph::Type& type) {
+  plan_.slots.push_back({.kind = SlotKind::kArena});
+  arena_.push_back({.bytes = static_cast<size_t>(std::max<int64_t>(type.elements(), 1)) * size_of(type.dtype)});
+  return row_major(type, static_cast<int32_t>(plan_.slots.size()) - 1);
+}
+
+HostView HostEmitter::temporary(const graph::Type& type) {
+  return arena_view(type);
+}
+
+HostView HostEmitter::define(graph::ValueId value) {
+  SPYRE_CHECK(!defined_[value], "%{} is computed twice", graph_.value(value).name);
+  const auto output = std::find(graph_.outputs.begin(), graph_.outputs.end(), value);
+  if (output != graph_.outputs.end()) {
+    const auto index = static_cast<int32_t>(output - graph_.outputs.begin());
+    output_written_[index] = true;
+    bind(value, SlotKind::kOutput, index);
+  } else {
+    views_[value] = arena_view(type(value));
+    defined_[value] = true;
+  }
+  return views_[value];
+}
+
+void HostEmitter::alias(graph::ValueId value, HostView view) {
+  views_[value] = std::move(view);
+  defined_[value] = true;
+}
+
+HostPlace HostEmitter::place(const HostView& view) {
+  ArenaSlot& slot = arena_[view.slot];
+  const auto step = static_cast<int64_t>(plan_.steps.size());
+  if (slot.first < 0) slot.first = step;
+  slot.last = std::max(slot.last, step);
+  return {view.slot, view.offset};
+}
+
+device::RowLoop HostEmitter::loop(const std::vector<const HostView*>& views, int inner) const {
+  const HostView& lead = *views[0];
+  const int outer = std::max(lead.rank() - inner, 0);
+  const std::vector<HostDim> dims(lead.dims.begin(), lead.dims.begin() + outer);
+  std::vector<std::vector<int64_t>> strides;
+  for (const HostView* view : views) {
+    std::vector<int64_t> s(outer, 0);
+    // Right-aligned, as operands broadcast.
+    const int shift = lead.rank() - view->rank();
+    for (int d = std::max(shift, 0); d < outer; ++d) {
+      const HostDim& dim = view->dims[d - shift];
+      s[d] = dim.extent == 1 && dim.per_row == 0 ? 0 : dim.stride;
+    }
+    strides.push_back(std::move(s));
+  }
+  return device::RowLoop(dims, strides);
+}
+
+void HostEmitter::copy(const HostView& from, const HostView& to) {
+  SPYRE_CHECK(from.rank() == to.rank());
+  auto step = std::make_unique<device::CopyStep>();
+  step->loop = loop({&to, &from});
+  step->n = to.rank() == 0 ? 1 : to.dims.back().extent;
+  step->x = place(from);
+  step->out = place(to);
+  step->from = from.dtype;
+  step->to = to.dtype;
+  step->x_stride = from.rank() == 0 ? 1 : from.dims.back().stride;
+  step->out_stride = to.rank() == 0 ? 1 : to.dims.back().stride;
+  // A last dimension that grows with the run is walked by the loop, one element a row.
+  if (to.rank() > 0 && to.dims.back().per_row > 0) {
+    step->loop = loop({&to, &from}, 0);
+    step->n = 1;
+  }
+  add(std::move(step));
+}
+
+namespace {
+
+graph::Type contiguous_type(const HostView& view) {
+  graph::Type type{.dtype = view.dtype};
+  for (const HostDim& dim : view.dims) type.dims.push_back({dim.extent, dim.per_row > 0});
+  return type;
+}
+
+bool is_contiguous(const HostView& view) {
+  int64_t stride = 1;
+  for (int d = view.rank() - 1; d >= 0; --d) {
+    if (view.dims[d].extent != 1 && view.dims[d].stride != stride) return false;
+    stride *= view.dims[d].extent;
+  }
+  return true;
+}
+
+}  // namespace
+
+HostView HostEmitter::contiguous_rows(const HostView& view) {
+  const bool last_grows = view.rank() > 0 && view.dims.back().per_row > 0;
+  if (view.last_contiguous() && !last_grows) return view;
+  return contiguous(view);
+}
+
+HostView HostEmitter::contiguous(const HostView& view) {
+  if (is_contiguous(view)) return view;
+  const HostView made = arena_view(contiguous_type(view));
+  copy(view, made);
+  return made;
+}
+
+bool HostEmitter::is_output(graph::ValueId value) const {
+  return std::find(graph_.outputs.begin(), graph_.outputs.end(), value) != graph_.outputs.end();
+}
+
+const graph::Op* HostEmitter::foldable(graph::ValueId value) const {
+  const graph::Value& v = graph_.value(value);
+  if (v.role != graph::Role::kResult || users_[value].size() != 1 || is_output(value)) return nullptr;
+  return &graph_.ops[v.producer];
+}
+
+namespace {
+
+constexpr std::string_view kActivations[] = {"silu", "gelu", "gelu_tanh"};
+
+bool is_activation(const graph::Op& op) {
+  return std::find(std::begin(kActivations), std::end(kActivations), op.name()) != std::end(kActivations);
+}
+
+bool half_tensor(const graph::Type& type) {
+  return is_16bit_float(type.dtype);
+}
+
+}  // namespace
+
+// mul(silu(a), b), equal shapes, the silu used once   ->  one activate-and-multiply step, at the mul.
+// rms_norm(add(a, b), w), equal shapes, the norm the add's first user  ->  one step that writes both, at the norm.
+void HostEmitter::plan_folds() {
+  for (const graph::Op& op : graph_.ops) {
+    if (op.name() == "mul" && half_tensor(type(op.outputs[0])) && type(op.inputs[0]) == type(op.inputs[1])) {
+      for (graph::ValueId input : op.inputs) {
+        const graph::Op* producer = foldable(input);
+        if (producer != nullptr && is_activation(*producer)) {
+          folded_[graph_.value(input).producer] = true;
+          break;
+        }
+      }
+    }
+    if (op.name() == "rms_norm" && half_tensor(type(op.outputs[0]))) {
+      const graph::Value& sum = graph_.value(op.inputs[0]);
+      if (sum.role != graph::Role::kResult) continue;
+      const graph::Op& add = graph_.ops[sum.producer];
+      const bool first_user = &graph_.ops[users_[op.inputs[0]].front()] == &op;
+      if (add.name() == "add" && first_user && type(add.inputs[0]) == type(add.inputs[1]) &&
+          type(add.outputs[0]).rank() >= 1) {
+        folded_[sum.producer] = true;
+      }
+    }
+  }
+}
+
+device::HostPlan HostEmitter::emit() {
+  auto bind_all = [this](const std::vector<graph::ValueId>& values, SlotKind kind) {
+    for (size_t i = 0; i < values.size(); ++i) bind(values[i], kind, static_cast<int32_t>(i));
+  };
+  bind_all(graph_.inputs, SlotKind::kInput);
+  bind_all(graph_.parameters, SlotKind::kParameter);
+  bind_all(graph_.states, SlotKind::kState);
+  plan_folds();
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    const graph::Op& op = graph_.ops[i];
+    if (folded_[i]) continue;
+    const auto lowering = host_lowerings().find(op.name());
+    if (lowering == host_lowerings().end()) {
+      device::refuse(device::Rule::kNoLowering, fmt::format("operator {} has no host lowering", op.name()));
+    }
+    lowering->second(*this, op);
+  }
+  emit_outputs();
+  plan_arena();
+  return std::move(plan_);
+}
+
+void HostEmitter::emit_outputs() {
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    if (output_written_[i]) continue;
+    const graph::ValueId value = graph_.outputs[i];
+    if (type(value).kind != graph::TypeKind::kTensor) continue;
+    plan_.slots.push_back({.kind = SlotKind::kOutput, .index = static_cast<int32_t>(i)});
+    arena_.push_back({});
+    copy(view(value), row_major(type(value), static_cast<int32_t>(plan_.slots.size()) - 1));
+  }
+}
+
+// First fit over live ranges, largest slots first.
+void HostEmitter::plan_arena() {
+  constexpr size_t kAlignment = 64;
+  std::vector<int32_t> order;
+  for (size_t s = 0; s < plan_.slots.size(); ++s) {
+    if (plan_.slots[s].kind == SlotKind::kArena && arena_[s].first >= 0) order.push_back(static_cast<int32_t>(s));
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [this](int32_t a, int32_t b) { return arena_[a].bytes > arena_[b].bytes; });
+  std::vector<int32_t> placed;
+  for (int32_t s : order) {
+    std::vector<std::pair<size_t, size_t>> taken;  // of slots alive at the same time
+    for (int32_t p : placed) {
+      if (arena_[p].first <= arena_[s].last && arena_[s].first <= arena_[p].last) {
+        taken.emplace_back(plan_.slots[p].arena_offset, plan_.slots[p].arena_offset + arena_[p].bytes);
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    size_t offset = 0;
+    for (const auto& [begin, end] : taken) {
+      if (offset + arena_[s].bytes <= begin) break;
+      offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
+    }
+    plan_.slots[s].arena_offset = offset;
+    plan_.arena_bytes = std::max(plan_.arena_bytes, offset + arena_[s].bytes);
+    placed.push_back(s);
+  }
+}
+
+const std::map<std::string_view, HostLowering>& host_lowerings() {
+  static const std::map<std::string_view, HostLowering> table = [] {
+    std::map<std::string_view, HostLowering> made;
+    add_elementwise_lowerings(made);
+    add_matmul_lowerings(made);
+    add_norm_lowerings(made);
+    add_view_lowerings(made);
+    add_lookup_lowerings(made);
+    add_call_lowerings(made);
+    return made;
+  }();
+  return table;
+}
+
+device::HostPlan emit_host_plan(const graph::Graph& graph, const CompileOptions& options) {
+  return HostEmitter(graph, options).emit();
+}
+
+std::vector<device::HostForm> parameter_forms(const graph::Graph& graph) {
+  const std::vector<std::vector<int32_t>> users = graph.users();
+  std::vector<device::HostForm> forms;
+  for (graph::ValueId parameter : graph.parameters) {
+    bool matmul = !users[parameter].empty(), linear = !users[parameter].empty();
+    for (int32_t user : users[parameter]) {
+      const graph::Op& op = graph.ops[user];
+      const bool as_weight = op.inputs.size() == 2 && op.inputs[1] == parameter && op.inputs[0] != parameter &&
+                             is_16bit_float(graph.type(parameter).dtype) && graph.type(parameter).rank() == 2;
+      matmul = matmul && as_weight && op.name() == "matmul";
+      linear = linear && as_weight && op.name() == "linear";
+    }
+    forms.push_back(matmul   ? device::HostForm::kPanels
+                    : linear ? device::HostForm::kPanelsOutIn
+                             : device::HostForm::kRowMajor);
+  }
+  return forms;
+}
+
+}  // namespace spyre::compiler

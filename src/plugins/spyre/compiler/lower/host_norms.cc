@@ -1,0 +1,130 @@
+// Norms, softmax and reductions: one kernel call per row of the last dimension.
+#include "base/error.h"
+#include "base/vector_math.h"
+#include "plugins/spyre/compiler/host_emitter.h"
+#include "plugins/spyre/device/rules.h"
+
+namespace spyre::compiler {
+namespace {
+
+using device::HostView;
+
+void require_half(HostEmitter& e, const graph::Op& op) {
+  const DType dtype = e.type(op.inputs[0]).dtype;
+  if (!is_16bit_float(dtype)) {
+    device::refuse(device::Rule::kFp32Ops, fmt::format("{} has an operand of {}", op.name(), to_string(dtype)));
+  }
+}
+
+void lower_rms_norm(HostEmitter& e, const graph::Op& op) {
+  require_half(e, op);
+  const HostView weight = e.contiguous(e.view(op.inputs[1]));
+  const graph::Value& x_value = e.graph().value(op.inputs[0]);
+  const auto eps = static_cast<float>(op.float_attr("eps"));
+  if (x_value.role == graph::Role::kResult && e.folded(x_value.producer)) {
+    const graph::Op& add = e.graph().ops[x_value.producer];
+    const HostView x = e.contiguous_rows(e.view(add.inputs[0]));
+    const HostView residual = e.contiguous_rows(e.view(add.inputs[1]));
+    const HostView sum = e.define(add.outputs[0]);
+    const HostView out = e.define(op.outputs[0]);
+    auto step = std::make_unique<device::AddRmsNormStep>();
+    step->kernels = &e.rows(out.dtype);
+    step->eps = eps;
+    step->n = out.dims.back().extent;
+    step->loop = e.loop({&out, &x, &residual, &sum});
+    step->x = e.place(x);
+    step->residual = e.place(residual);
+    step->sum = e.place(sum);
+    step->weight = e.place(weight);
+    step->out = e.place(out);
+    return e.add(std::move(step));
+  }
+  const HostView x = e.contiguous_rows(e.view(op.inputs[0]));
+  const HostView out = e.define(op.outputs[0]);
+  auto step = std::make_unique<device::RmsNormStep>();
+  step->kernels = &e.rows(out.dtype);
+  step->eps = eps;
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  step->weight = e.place(weight);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
+void lower_layer_norm(HostEmitter& e, const graph::Op& op) {
+  require_half(e, op);
+  const HostView x = e.contiguous_rows(e.view(op.inputs[0]));
+  const HostView weight = e.contiguous(e.view(op.inputs[1])), bias = e.contiguous(e.view(op.inputs[2]));
+  const HostView out = e.define(op.outputs[0]);
+  auto step = std::make_unique<device::LayerNormStep>();
+  step->kernels = &e.rows(out.dtype);
+  step->eps = static_cast<float>(op.float_attr("eps"));
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  step->weight = e.place(weight);
+  step->bias = e.place(bias);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
+void lower_softmax(HostEmitter& e, const graph::Op& op) {
+  require_half(e, op);
+  const HostView x = e.contiguous_rows(e.view(op.inputs[0]));
+  const HostView out = e.define(op.outputs[0]);
+  auto step = std::make_unique<device::SoftmaxStep>();
+  step->kernels = &e.rows(out.dtype);
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
+// The operand without its reduced axis, so that its dimensions line up with the result's.
+void emit_reduce(HostEmitter& e, const graph::Op& op, kernels::ReduceOp reduce) {
+  require_half(e, op);
+  const auto axis = static_cast<size_t>(op.int_attr("axis"));
+  const HostView x = e.view(op.inputs[0]);
+  const device::HostDim reduced = x.dims[axis];
+  HostView rows = x;
+  if (op.int_attr("keepdims") == 1) {
+    rows.dims[axis] = {.extent = 1, .stride = 0};
+  } else {
+    rows.dims.erase(rows.dims.begin() + static_cast<int64_t>(axis));
+  }
+  const HostView out = e.define(op.outputs[0]);
+  auto step = std::make_unique<device::ReduceStep>();
+  step->kernels = &e.rows(out.dtype);
+  step->op = reduce;
+  step->n = reduced.extent;
+  step->stride = reduced.extent == 1 ? 1 : reduced.stride;
+  step->loop = e.loop({&out, &rows}, 0);
+  step->x = e.place(x);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
+void lower_reduce_sum(HostEmitter& e, const graph::Op& op) {
+  emit_reduce(e, op, kernels::ReduceOp::kSum);
+}
+void lower_reduce_mean(HostEmitter& e, const graph::Op& op) {
+  emit_reduce(e, op, kernels::ReduceOp::kMean);
+}
+void lower_reduce_max(HostEmitter& e, const graph::Op& op) {
+  emit_reduce(e, op, kernels::ReduceOp::kMax);
+}
+
+}  // namespace
+
+void add_norm_lowerings(std::map<std::string_view, HostLowering>& table) {
+  table["rms_norm"] = lower_rms_norm;
+  table["layer_norm"] = lower_layer_norm;
+  table["softmax"] = lower_softmax;
+  table["reduce_sum"] = lower_reduce_sum;
+  table["reduce_mean"] = lower_reduce_mean;
+  table["reduce_max"] = lower_reduce_max;
+}
+
+}  // namespace spyre::compiler

@@ -1,0 +1,200 @@
+#include "plugins/spyre/device/device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plugins/spyre/device/checked_executor.h"
+#include "plugins/spyre/device/transfer.h"
+#include "plugins/spyre/kernels/kv_pages.h"
+#include "plugins/spyre/kernels/panels.h"
+
+namespace spyre::device {
+
+SoftwareDevice::SoftwareDevice(const DeviceOptions& options)
+    : options_(options), memory_(options.memory_bytes), team_(std::make_unique<ThreadTeam>(options.threads)) {}
+
+SoftwareDevice::~SoftwareDevice() = default;
+
+namespace {
+
+size_t host_bytes(const TensorStore& store) {
+  if (store.form == HostForm::kRowMajor) {
+    return static_cast<size_t>(store.spec.logical_elements()) * size_of(store.spec.dtype);
+  }
+  const std::vector<int64_t> shape = store.spec.logical();
+  SPYRE_CHECK(shape.size() == 2, "panels of rank {}", shape.size());
+  const bool out_in = store.form == HostForm::kPanelsOutIn;
+  return static_cast<size_t>(
+      kernels::PanelLayout{store.order, out_in ? shape[1] : shape[0], out_in ? shape[0] : shape[1]}.bytes());
+}
+
+}  // namespace
+
+DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string& label, HostForm form) {
+  auto store = std::make_shared<TensorStore>();
+  store->spec = spec;
+  store->label = label;
+  store->form = form;
+  store->order = order(spec.dtype);
+  const auto address = memory_.reserve(spec.card_bytes(), label);
+  store->card_address = *address;
+  store->reservation = address;
+  store->card = options_.mode == ExecutionMode::kChecked;
+  store->memory = HostBuffer(store->card ? static_cast<size_t>(spec.card_bytes()) : host_bytes(*store));
+  if (store->card) poison(*store);
+  return store;
+}
+
+DeviceTensor SoftwareDevice::allocate_kv(const TensorSpec& spec, int64_t num_blocks, int64_t block_size) {
+  auto store = std::make_shared<TensorStore>();
+  store->spec = spec;
+  store->label = "kv";
+  store->form = HostForm::kKvPages;
+  store->order = order(spec.dtype);
+  store->num_blocks = num_blocks;
+  store->block_size = block_size;
+  const auto address = memory_.reserve(2 * spec.card_bytes(), "kv");  // K, then V
+  store->card_address = *address;
+  store->reservation = address;
+  store->card = options_.mode == ExecutionMode::kChecked;
+  if (store->card) {
+    store->memory = HostBuffer(static_cast<size_t>(2 * spec.card_bytes()));
+    poison(*store);
+  } else {
+    const std::vector<int64_t> shape = spec.logical();
+    const kernels::KvPageLayout layout(spec.dtype, store->order, block_size, shape[1], shape[2]);
+    store->memory = HostBuffer(static_cast<size_t>(num_blocks * layout.page_bytes()));
+  }
+  return store;
+}
+
+DeviceTensor SoftwareDevice::share_transposed(const TensorSpec& spec, const DeviceTensor& panels,
+                                              const std::string& label) {
+  if (options_.mode == ExecutionMode::kChecked) throw_error(ErrorCode::kInternal, "checked mode shares no storage");
+  auto store = std::make_shared<TensorStore>();
+  store->spec = spec;
+  store->label = label;
+  const auto address = memory_.reserve(spec.card_bytes(), label);
+  store->card_address = *address;
+  store->reservation = address;
+  store->twin = panels;
+  return store;
+}
+
+void SoftwareDevice::upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label,
+                            int64_t rows) {
+  SPYRE_CHECK(from.dtype == to->spec.dtype, "{}: {} to {}", label, to_string(from.dtype), to_string(to->spec.dtype));
+  write_store(*to, from.data.get(), from.strides, rows);
+  TransferTotals& totals = transfers_.to_device[label];
+  ++totals.count;
+  totals.card_bytes += transfer_card_bytes(to->spec, rows);
+  totals.logical_bytes += static_cast<int64_t>(from.bytes());
+}
+
+void SoftwareDevice::upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows) {
+  write_store(*to, static_cast<const std::byte*>(row_major), {}, rows);
+  TransferTotals& totals = transfers_.to_device[label];
+  ++totals.count;
+  totals.card_bytes += transfer_card_bytes(to->spec, rows);
+  const int64_t all = to->spec.logical_elements();
+  const int64_t first = to->spec.axes.empty() ? 1 : to->spec.axes[0].logical();
+  totals.logical_bytes += (rows > 0 ? all / first * rows : all) * static_cast<int64_t>(size_of(to->spec.dtype));
+}
+
+void SoftwareDevice::download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows) {
+  read_store(*from, to, rows);
+  TransferTotals& totals = transfers_.to_host[label];
+  ++totals.count;
+  totals.card_bytes += transfer_card_bytes(from->spec, rows);
+  const int64_t all = from->spec.logical_elements();
+  const int64_t first = from->spec.axes.empty() ? 1 : from->spec.axes[0].logical();
+  totals.logical_bytes += (rows > 0 ? all / first * rows : all) * static_cast<int64_t>(size_of(from->spec.dtype));
+}
+
+void SoftwareDevice::run(std::span<const Launch> launches, std::span<const int64_t> rows,
+                         const attention::StepTables* tables) {
+  SPYRE_CHECK(launches.size() == rows.size());
+  if (options_.mode == ExecutionMode::kHost) {
+    run_host(launches, rows, tables);
+  } else {
+    for (size_t i = 0; i < launches.size(); ++i) run_checked(launches[i], rows[i], tables);
+  }
+  ++steps_run_;
+}
+
+void SoftwareDevice::run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables) {
+  TensorStore pool;
+  pool.spec.dtype = DType::kF16;
+  pool.memory = HostBuffer(static_cast<size_t>(launch.program->card.pool_bytes));
+  poison(pool);
+  ScopedFlushDenormals flush;
+  device::run_checked(launch, pool.memory.data(), rows, tables, options_.bf16_order);
+}
+
+// Addresses of every launch are worked out before the region, so that inside it there is nothing but steps and
+// barriers.
+void SoftwareDevice::run_host(std::span<const Launch> launches, std::span<const int64_t> rows,
+                              const attention::StepTables* tables) {
+  size_t slots = 0, arena = 0, scratch = 0;
+  for (const Launch& launch : launches) {
+    slots += launch.program->host.slots.size();
+    arena = std::max(arena, launch.program->host.arena_bytes);
+    scratch = std::max(scratch, launch.program->host.scratch_bytes);
+  }
+  scratch = static_cast<size_t>(round_up(static_cast<int64_t>(scratch), 64));
+  const auto threads = static_cast<size_t>(team_->size());
+  if (arena_.size() < arena) arena_ = HostBuffer(arena);
+  if (scratch_.size() < scratch * threads) scratch_ = HostBuffer(scratch * threads);
+
+  addresses_.resize(slots);
+  stores_.resize(slots);
+  frames_.resize(launches.size());
+  scratch_at_.resize(threads);
+  for (size_t t = 0; t < threads; ++t) scratch_at_[t] = scratch_.data() + t * scratch;
+  size_t base = 0;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launch& launch = launches[i];
+    const HostPlan& plan = launch.program->host;
+    for (size_t s = 0; s < plan.slots.size(); ++s) {
+      const HostSlot& slot = plan.slots[s];
+      TensorStore* store = nullptr;
+      switch (slot.kind) {
+        case SlotKind::kArena:
+          break;
+        case SlotKind::kInput:
+          store = launch.inputs[slot.index].get();
+          break;
+        case SlotKind::kParameter:
+          store = launch.parameters[slot.index].get();
+          break;
+        case SlotKind::kState:
+          store = launch.states[slot.index].get();
+          break;
+        case SlotKind::kOutput:
+          store = launch.outputs[slot.index].get();
+          break;
+      }
+      stores_[base + s] = store;
+      addresses_[base + s] = slot.kind == SlotKind::kArena ? arena_.data() + slot.arena_offset
+                             : store != nullptr            ? store->memory.data()
+                                                           : nullptr;
+    }
+    frames_[i] = {.rows = rows[i],
+                  .slots = std::span(addresses_).subspan(base, plan.slots.size()),
+                  .stores = std::span(stores_).subspan(base, plan.slots.size()),
+                  .tables = tables,
+                  .scratch = scratch_at_};
+    base += plan.slots.size();
+  }
+  TeamLease lease(*team_);
+  lease->run([&](int thread, int count) {
+    for (size_t i = 0; i < launches.size(); ++i) {
+      for (const std::unique_ptr<HostStep>& step : launches[i].program->host.steps) {
+        step->run(frames_[i], thread, count);
+        team_->barrier();
+      }
+    }
+  });
+}
+
+}  // namespace spyre::device

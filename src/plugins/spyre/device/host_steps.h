@@ -1,0 +1,171 @@
+// The steps that host plans are made of. Each calls one kernel per row (or a GEMM per group of rows) and divides its
+// rows, or its columns, among the threads of the team. Attention's own steps are in attention/.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "plugins/spyre/device/host_loop.h"
+#include "plugins/spyre/device/host_plan.h"
+#include "plugins/spyre/kernels/kernel_table.h"
+#include "plugins/spyre/kernels/rows.h"
+
+namespace spyre::device {
+
+// out[..., M, N] = a[..., M, K] x panels. Groups are the loop's iterations (operands: a, out, panels); inside a group M
+// rows of stride |lda| are multiplied. Columns are dealt out in 16s, or rows where there are too few columns.
+struct GemmStep final : HostStep {
+  const kernels::GemmKernels* kernels = nullptr;
+  HostPlace a, panels, out;
+  RowLoop groups;
+  HostDim rows;  // M: stride is lda
+  int64_t ldo = 0;
+  int64_t k = 0, n = 0;
+  bool out_f32 = false;
+
+  void run(const HostFrame& frame, int thread, int threads) const override;
+  std::string describe() const override;
+};
+
+// Packs a computed [..., K, N] operand into panels in the arena. Loop operands: source, panels.
+struct PackStep final : HostStep {
+  DotOrder order = DotOrder::kSequential;
+  HostPlace source, panels;
+  RowLoop groups;
+  int64_t k = 0, n = 0;
+  int64_t k_stride = 0, n_stride = 0;  // one of them is 1
+
+  void run(const HostFrame& frame, int thread, int threads) const override;
+  std::string describe() const override;
+};
+
+// One kernel call per row of |n| elements. Operand 0 of the loop is the result.
+struct RowStep : HostStep {
+  const kernels::RowKernels* kernels = nullptr;
+  RowLoop loop;
+  int64_t n = 0;
+  HostPlace out;
+
+  void run(const HostFrame& frame, int thread, int threads) const final;
+
+ protected:
+  using Offsets = std::array<int64_t, kMaxOperands>;
+  virtual void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const = 0;
+};
+
+struct UnaryStep final : RowStep {  // operands: out, x
+  kernels::UnaryOp op{};
+  HostPlace x;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// Operands: out, a, b. An operand whose last extent is 1 is spread over the row.
+struct BinaryStep final : RowStep {
+  kernels::BinaryOp op{};
+  HostPlace a, b;
+  bool a_single = false, b_single = false;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+  size_t scratch_bytes() const override { return a_single ? static_cast<size_t>(n) * 2 : 0; }
+};
+
+struct ScalarStep final : RowStep {  // operands: out, x; y = op(x, value)
+  kernels::BinaryOp op{};
+  HostPlace x;
+  float value = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct ActivateMulStep final : RowStep {  // operands: out, gate, up
+  kernels::UnaryOp op{};
+  HostPlace gate, up;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct RmsNormStep final : RowStep {  // operands: out, x
+  HostPlace x, weight;
+  float eps = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct AddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
+  HostPlace x, residual, sum, weight;
+  float eps = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct LayerNormStep final : RowStep {  // operands: out, x
+  HostPlace x, weight, bias;
+  float eps = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct SoftmaxStep final : RowStep {  // operands: out, x
+  HostPlace x;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// Operands: out (one element), x. Elements of x are |stride| apart.
+struct ReduceStep final : RowStep {
+  kernels::ReduceOp op{};
+  HostPlace x;
+  int64_t stride = 1;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+  size_t scratch_bytes() const override { return stride == 1 ? 0 : static_cast<size_t>(n) * 2; }
+};
+
+// Operands: out, x, rotation. One iteration is one head: rotation is the row's [2, 2, D/2].
+struct RotateStep final : RowStep {
+  HostPlace x, rotation;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// rotary(x, cos_sin): operands: out, x, cos_sin [D].
+struct RotaryStep final : RowStep {
+  HostPlace x, cos_sin;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// Rows of elements of any dtype from one place to another, converting. Operands: out, x; elements |x_stride| apart
+// (0 = one element spread over the row).
+struct CopyStep final : RowStep {
+  HostPlace x;
+  DType from = DType::kF16, to = DType::kF16;
+  int64_t x_stride = 1, out_stride = 1;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// out[i, :] = table[ids[i], :]. Operands: out, ids. The table may be the transpose of panels. Throws kInvalidArgument
+// for an id out of range.
+struct GatherStep final : RowStep {
+  HostPlace ids;
+  int32_t table_slot = -1;
+  int64_t table_rows = 0;
+  size_t element_bytes = 2;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// An elementwise operator on fp32 rows, by the scalar definitions. Operands: out, a, b (b unused for a unary one).
+// |a_step| and |b_step| are 0 where an operand is spread over the row.
+struct Fp32Step final : RowStep {
+  float (*function)(float a, float b) = nullptr;
+  const char* name = "";
+  HostPlace a, b;
+  int64_t a_step = 1, b_step = 1;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+}  // namespace spyre::device

@@ -1,0 +1,163 @@
+#include "plugins/spyre/device/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "plugins/spyre/kernels/panels.h"
+
+namespace spyre::device {
+namespace {
+
+// Walks the logical coordinates of the first |rows| of dimension 0 in row-major order, keeping the strided source
+// offset.
+template <typename Visit>
+void for_each_coordinate(const std::vector<int64_t>& extents, std::span<const int64_t> strides, Visit&& visit) {
+  std::vector<int64_t> coordinate(extents.size(), 0);
+  int64_t elements = 1;
+  for (int64_t e : extents) elements *= e;
+  int64_t source = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    visit(i, std::span<const int64_t>(coordinate), strides.empty() ? i : source);
+    for (size_t d = extents.size(); d-- > 0;) {
+      if (!strides.empty()) source += strides[d];
+      if (++coordinate[d] < extents[d]) break;
+      if (!strides.empty()) source -= strides[d] * extents[d];
+      coordinate[d] = 0;
+    }
+  }
+}
+
+std::vector<int64_t> first_rows(const TensorSpec& spec, int64_t rows) {
+  std::vector<int64_t> extents = spec.logical();
+  if (rows > 0 && !extents.empty()) extents[0] = rows;
+  return extents;
+}
+
+struct CardIndex {
+  explicit CardIndex(const TensorSpec& spec) : spec(spec), coordinate(spec.axes.size()) {
+    for (const Axis& axis : spec.axes) maps.push_back(axis.card_indices());
+  }
+  int64_t offset(std::span<const int64_t> logical) {
+    for (size_t d = 0; d < maps.size(); ++d) coordinate[d] = maps[d][logical[d]];
+    return spec.layout.offset(coordinate);
+  }
+  const TensorSpec& spec;
+  std::vector<std::vector<int64_t>> maps;
+  std::vector<int64_t> coordinate;
+};
+
+void write_card(TensorStore& store, const std::byte* from, std::span<const int64_t> strides, int64_t rows) {
+  const size_t size = size_of(store.spec.dtype);
+  CardIndex index(store.spec);
+  for_each_coordinate(first_rows(store.spec, rows), strides,
+                      [&](int64_t, std::span<const int64_t> coordinate, int64_t source) {
+                        std::memcpy(store.memory.data() + index.offset(coordinate) * size, from + source * size, size);
+                      });
+}
+
+void write_panels(TensorStore& store, const std::byte* from, std::span<const int64_t> strides) {
+  const std::vector<int64_t> shape = store.spec.logical();
+  SPYRE_CHECK(shape.size() == 2);
+  const bool out_in = store.form == HostForm::kPanelsOutIn;
+  const int64_t k = out_in ? shape[1] : shape[0], n = out_in ? shape[0] : shape[1];
+  const kernels::PanelLayout layout{store.order, k, n};
+  const int64_t row_stride = strides.empty() ? shape[1] : strides[0];
+  const int64_t column_stride = strides.empty() ? 1 : strides[1];
+  const auto* source = reinterpret_cast<const uint16_t*>(from);
+  auto* panels = reinterpret_cast<uint16_t*>(store.memory.data());
+  // One of the two source strides is 1: the checkpoint's [out, in], seen as it is or transposed.
+  const int64_t k_stride = out_in ? column_stride : row_stride, n_stride = out_in ? row_stride : column_stride;
+  if (n_stride == 1) {
+    kernels::pack_panels(layout, kernels::SourceOrder::kInOut, source, k_stride, 0, n, panels);
+  } else {
+    SPYRE_CHECK(k_stride == 1, "strides {} {}", k_stride, n_stride);
+    kernels::pack_panels(layout, kernels::SourceOrder::kOutIn, source, n_stride, 0, n, panels);
+  }
+}
+
+float element(const TensorStore& store, int64_t offset) {
+  const std::byte* at = store.memory.data();
+  switch (store.spec.dtype) {
+    case DType::kF16:
+      return f16_to_f32(reinterpret_cast<const uint16_t*>(at)[offset]);
+    case DType::kBF16:
+      return bf16_to_f32(reinterpret_cast<const uint16_t*>(at)[offset]);
+    case DType::kF32:
+      return reinterpret_cast<const float*>(at)[offset];
+    case DType::kI32:
+      return static_cast<float>(reinterpret_cast<const int32_t*>(at)[offset]);
+    default:
+      SPYRE_CHECK(false, "dtype {}", to_string(store.spec.dtype));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void write_store(TensorStore& store, const std::byte* from, std::span<const int64_t> strides, int64_t rows) {
+  if (store.card) return write_card(store, from, strides, rows);
+  if (store.form == HostForm::kPanels || store.form == HostForm::kPanelsOutIn) {
+    SPYRE_CHECK(rows == 0, "panels are written whole");
+    return write_panels(store, from, strides);
+  }
+  SPYRE_CHECK(store.form == HostForm::kRowMajor, "{} is not written by transfer", store.label);
+  const size_t size = size_of(store.spec.dtype);
+  const std::vector<int64_t> extents = first_rows(store.spec, rows);
+  if (strides.empty()) {
+    int64_t elements = 1;
+    for (int64_t e : extents) elements *= e;
+    std::memcpy(store.memory.data(), from, static_cast<size_t>(elements) * size);
+    return;
+  }
+  for_each_coordinate(extents, strides, [&](int64_t i, std::span<const int64_t>, int64_t source) {
+    std::memcpy(store.memory.data() + i * size, from + source * size, size);
+  });
+}
+
+void read_store(const TensorStore& store, float* to, int64_t rows) {
+  const std::vector<int64_t> extents = first_rows(store.spec, rows);
+  if (store.card) {
+    CardIndex index(store.spec);
+    for_each_coordinate(extents, {}, [&](int64_t i, std::span<const int64_t> coordinate, int64_t) {
+      to[i] = element(store, index.offset(coordinate));
+    });
+    return;
+  }
+  SPYRE_CHECK(store.form == HostForm::kRowMajor, "{} is not read by transfer", store.label);
+  int64_t elements = 1;
+  for (int64_t e : extents) elements *= e;
+  if (store.spec.dtype == DType::kF32) {
+    std::memcpy(to, store.memory.data(), static_cast<size_t>(elements) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < elements; ++i) to[i] = element(store, i);
+}
+
+int64_t transfer_card_bytes(const TensorSpec& spec, int64_t rows) {
+  if (rows <= 0 || spec.axes.empty() || spec.axes[0].card() == 0) return spec.card_bytes();
+  // Dimension 0 is never the stick of a table of rank > 1; of rank 1 it is, and whole sticks move.
+  if (spec.axes.size() == 1)
+    return round_up(rows, stick_elements(spec.dtype)) * static_cast<int64_t>(size_of(spec.dtype));
+  return spec.card_bytes() / spec.axes[0].card() * rows;
+}
+
+void poison(TensorStore& store) {
+  const size_t size = size_of(store.spec.dtype);
+  const size_t words = store.memory.size() / size;
+  std::byte* at = store.memory.data();
+  switch (store.spec.dtype) {
+    case DType::kF16:
+    case DType::kBF16:
+      std::fill_n(reinterpret_cast<uint16_t*>(at), words, uint16_t{0x7fff});
+      return;
+    case DType::kF32:
+      std::fill_n(reinterpret_cast<uint32_t*>(at), words, 0x7fffffffu);
+      return;
+    default:
+      std::memset(at, 0xff, store.memory.size());
+  }
+}
+
+}  // namespace spyre::device

@@ -1,0 +1,22 @@
+// Moving elements between host order and the two stores of a device tensor. Used by SoftwareDevice only, which counts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "plugins/spyre/device/tensor.h"
+
+namespace spyre::device {
+
+// |from| is row-major logical (|source_strides| empty) or strided. Only the first |rows| of dimension 0 are written.
+void write_store(TensorStore& store, const std::byte* from, std::span<const int64_t> source_strides, int64_t rows);
+// Row-major logical elements as fp32 (or i32 values converted).
+void read_store(const TensorStore& store, float* to, int64_t rows);
+
+// Card bytes of the first |rows| of dimension 0: what a DMA of them moves, in whole sticks.
+int64_t transfer_card_bytes(const TensorSpec& spec, int64_t rows);
+
+// Fills a card store with what nobody has written: NaN in every float word, -1 in every i32.
+void poison(TensorStore& store);
+
+}  // namespace spyre::device

@@ -256,6 +256,10 @@ int ThreadTeam::size() const {
   return state_->size;
 }
 
+bool ThreadTeam::spins() const {
+  return state_->spin.count() > 0;
+}
+
 ThreadTeam::Counters ThreadTeam::counters() const {
   return {.regions = state_->regions.load(std::memory_order_relaxed),
           .parks = state_->parks.load(std::memory_order_relaxed),

@@ -56,6 +56,7 @@ class SPYRE_API ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const;
+  bool spins() const;  // whether members spin before they sleep
 
   // Calls fn(index, size()) on every member, index 0 on the caller, and returns when all have returned. Throws
   // kFailedPrecondition when called inside a region, while another thread runs one or holds the lease, or after fork().

@@ -138,7 +138,7 @@ class Generator {
   // Later values more often, so that graphs grow long.
   ValueId choose() {
     const auto size = static_cast<int64_t>(pool_.size());
-    return pool_[random_.chance(50) ? size - 1 : random_.below(size)];
+    return pool_[random_.chance(65) ? size - 1 : random_.below(size)];
   }
   // An axis of x that is not the rows dimension, or -1.
   int64_t plain_axis(const Type& x) {
@@ -482,7 +482,7 @@ class Generator {
     }
     for (const ValueId id : outputs_) {
       builder_.output(id);
-      result_.tolerance.push_back(known(id).error);
+      result_.tolerance.push_back(2 * known(id).error);
     }
     result_.graph = builder_.finish();
     return std::move(result_);

@@ -1,7 +1,7 @@
 #include "graph/ops/dot_rows.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kColumns = 16;
 constexpr int kTileK = 32;  // elements per block of the order `tile`
 
-// Sixteen fp32 lanes. The compiler splits it into what the target has (four SSE or two AVX registers).
+// Sixteen fp32 lanes. The compiler splits it into what the target has (four SSE registers).
 typedef float Lanes __attribute__((vector_size(kColumns * sizeof(float))));
 
 #define SPYRE_INLINE [[gnu::always_inline]] inline
@@ -88,38 +88,28 @@ SPYRE_INLINE void block(DotOrder order, const float* x, int64_t k, const float* 
   for (int r = 0; r < kRows; ++r) std::memcpy(out + r * n, &c.lanes[r], columns * sizeof(float));
 }
 
-// All rows against one panel, kRows at a time: kRows sums of 16 lanes must stay in registers.
-template <int kRows>
-SPYRE_INLINE void all_rows(const DotRows& call, const float* panel, float* out, int64_t columns) {
+// All rows against one panel, two at a time: two sums of 16 lanes are eight of the sixteen SSE registers. (Wider
+// registers for newer CPUs were tried and gave nothing.)
+void rows_unfused(const DotRows& call, const float* panel, float* out, int64_t columns) {
   int64_t row = 0;
-  for (; row + kRows <= call.rows; row += kRows) {
-    block<kRows>(call.order, call.x + row * call.k, call.k, panel, out + row * call.n, call.n, columns);
+  for (; row + 2 <= call.rows; row += 2) {
+    block<2>(call.order, call.x + row * call.k, call.k, panel, out + row * call.n, call.n, columns);
   }
-  for (; row < call.rows; ++row) {
+  if (row < call.rows) {
     block<1>(call.order, call.x + row * call.k, call.k, panel, out + row * call.n, call.n, columns);
   }
 }
-
-void rows_baseline(const DotRows& call, const float* panel, float* out, int64_t columns) {
-  all_rows<2>(call, panel, out, columns);
-}
-
-#if defined(__x86_64__)
-// The same source with 8-lane registers and no fused multiply-add: equal bits.
-__attribute__((target("avx2"))) void rows_avx2(const DotRows& call, const float* panel, float* out, int64_t columns) {
-  all_rows<4>(call, panel, out, columns);
-}
-bool has_avx2() {
-  static const bool answer = __builtin_cpu_supports("avx2") != 0;
-  return answer;
-}
-#endif
 
 void fill_panel(const DotRows& call, int64_t first, int64_t columns, float* panel) {
   if (columns < kColumns) std::fill_n(panel, call.k * kColumns, 0.0f);
   if (call.n_stride == 1) {
     for (int64_t k = 0; k < call.k; ++k) {
-      std::memcpy(panel + k * kColumns, call.w + k * call.k_stride + first, columns * sizeof(float));
+      const float* from = call.w + k * call.k_stride + first;
+      if (columns == kColumns) {
+        std::memcpy(panel + k * kColumns, from, sizeof(Lanes));  // of constant size: four stores and no call
+      } else {
+        std::memcpy(panel + k * kColumns, from, columns * sizeof(float));
+      }
     }
     return;
   }
@@ -133,13 +123,34 @@ void fill_panel(const DotRows& call, int64_t first, int64_t columns, float* pane
 struct Magnitudes {
   float least = std::numeric_limits<float>::infinity(), largest = 0;
 };
+
+// The bits of a positive fp32 order as integers do. Four lanes, the registers of the baseline: wider compares would be
+// taken apart into scalars.
+constexpr int kIntLanes = 4;
+typedef int32_t IntLanes __attribute__((vector_size(kIntLanes * sizeof(int32_t))));
+constexpr int32_t kLeastNormal = 0x00800000, kInfinity = 0x7f800000;
+
+SPYRE_INLINE void fold(const float* data, IntLanes& least, IntLanes& largest) {
+  IntLanes magnitude;
+  std::memcpy(&magnitude, data, sizeof magnitude);
+  magnitude &= 0x7fffffff;
+  const IntLanes counts = (magnitude >= kLeastNormal) & (magnitude < kInfinity);
+  const IntLanes for_least = (magnitude & counts) | (kInfinity & ~counts), for_largest = magnitude & counts;
+  least = for_least < least ? for_least : least;
+  largest = for_largest > largest ? for_largest : largest;
+}
+
 Magnitudes magnitudes(const float* data, int64_t count) {
+  IntLanes least = kInfinity - IntLanes{}, largest = {};
+  int64_t i = 0;
+  for (; i + kIntLanes <= count; i += kIntLanes) fold(data + i, least, largest);
+  float rest[kIntLanes] = {};
+  std::copy(data + i, data + count, rest);
+  fold(rest, least, largest);
   Magnitudes result;
-  for (int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::fabs(data[i]);
-    if (!(magnitude >= std::numeric_limits<float>::min() && magnitude <= std::numeric_limits<float>::max())) continue;
-    result.least = std::min(result.least, magnitude);
-    result.largest = std::max(result.largest, magnitude);
+  for (int lane = 0; lane < kIntLanes; ++lane) {
+    result.least = std::min(result.least, std::bit_cast<float>(static_cast<int32_t>(least[lane])));
+    result.largest = std::max(result.largest, std::bit_cast<float>(static_cast<int32_t>(largest[lane])));
   }
   return result;
 }
@@ -181,17 +192,13 @@ void rows_fused(const DotRows& call, const float* panel, float* out, int64_t col
 }  // namespace
 
 void dot_rows(const DotRows& call) {
-  auto* rows = &rows_baseline;
-#if defined(__x86_64__)
-  if (has_avx2()) rows = &rows_avx2;
-#endif
   const Magnitudes of_x = call.bf16 ? magnitudes(call.x, call.rows * call.k) : Magnitudes();
   std::vector<float> panel(call.k * kColumns);
   for (int64_t first = 0; first < call.n; first += kColumns) {
     const int64_t columns = std::min<int64_t>(kColumns, call.n - first);
     fill_panel(call, first, columns, panel.data());
     const bool fused = call.bf16 && !products_are_exact(of_x, magnitudes(panel.data(), call.k * kColumns));
-    (fused ? rows_fused : *rows)(call, panel.data(), call.out + first, columns);
+    (fused ? rows_fused : rows_unfused)(call, panel.data(), call.out + first, columns);
   }
 }
 

@@ -1,9 +1,12 @@
 #include "runner/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/vector_math.h"
@@ -19,9 +22,19 @@ bool is_allowed(std::span<const uint32_t> allowed, int64_t token) {
   return allowed.empty() || ((allowed[token >> 5] >> (token & 31)) & 1u) != 0;
 }
 
-// The order of every ranking here: descending, ties by ascending id.
-bool precedes(const Sampler::Candidate& a, const Sampler::Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+// The order of every ranking here, descending logits with ties by ascending id, as ascending integers. Negative floats
+// order backwards by their bits, and adding +0 makes one zero of two.
+uint64_t rank_key(float logit, int64_t token) {
+  const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);
+  const uint32_t descending = (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;
+  return uint64_t{descending} << 32 | static_cast<uint32_t>(token);
+}
+
+// Puts the |count| least keys in front, in order.
+template <typename Iterator, typename Less>
+void sort_front(Iterator begin, Iterator middle, Iterator end, Less less) {
+  if (middle != end) std::nth_element(begin, middle, end, less);
+  std::sort(begin, middle, less);
 }
 
 // The allowed token of the largest logit, the lowest id among equals.
@@ -65,7 +78,7 @@ int32_t Sampler::sample(const RequestState& request, std::span<const float> logi
 
   candidates_.clear();
   for (int64_t t = 0; t < std::ssize(logits); ++t) {
-    if (logits[t] > kLowest && is_allowed(allowed, t)) candidates_.push_back({logits[t], static_cast<int32_t>(t), 0});
+    if (logits[t] > kLowest && is_allowed(allowed, t)) candidates_.push_back({rank_key(logits[t], t), logits[t], 0});
   }
   // min-p compares with the largest weight alone, so it may come after top-k, when fewer weights are left to compute.
   if (params.top_k > 0) keep_top_k(params.top_k);
@@ -79,16 +92,18 @@ int32_t Sampler::sample(const RequestState& request, std::span<const float> logi
   double sum = 0;
   for (const Candidate& c : candidates_) {
     sum += c.weight;
-    if (sum > target) return c.token;
+    if (sum > target) return c.token();
   }
   return best;  // u * mass rounded up to the mass itself
 }
 
 void Sampler::keep_top_k(int64_t k) {
   if (k >= std::ssize(candidates_)) return;
-  std::vector<Candidate> ranked = candidates_;
-  std::nth_element(ranked.begin(), ranked.begin() + (k - 1), ranked.end(), precedes);
-  std::erase_if(candidates_, [least = ranked[k - 1].logit](const Candidate& c) { return c.logit < least; });
+  keys_.clear();
+  for (const Candidate& c : candidates_) keys_.push_back(c.key);
+  std::nth_element(keys_.begin(), keys_.begin() + (k - 1), keys_.end());
+  // Its ties are kept: the upper half of a key is the logit alone.
+  std::erase_if(candidates_, [last = keys_[k - 1] >> 32](const Candidate& c) { return c.key >> 32 > last; });
 }
 
 void Sampler::weigh(float highest, const SamplingParams& params) {
@@ -108,13 +123,15 @@ void Sampler::keep_top_p(double top_p) {
   for (const int64_t n = std::ssize(candidates_); kept < n && before < wanted; ++kept) {
     if (kept == sorted) {
       sorted = std::min(n, std::max<int64_t>(64, 4 * sorted));
-      const auto begin = candidates_.begin() + kept, middle = candidates_.begin() + sorted;
-      std::partial_sort(begin, middle, candidates_.end(), precedes);
+      const auto begin = candidates_.begin();
+      sort_front(begin + kept, begin + sorted, candidates_.end(),
+                 [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
     }
     before += candidates_[kept].weight;
   }
   candidates_.resize(kept);
-  std::sort(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) { return a.token < b.token; });
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.token() < b.token(); });
 }
 
 void check_finite(std::span<const float> logits) {
@@ -142,13 +159,14 @@ TokenLogprob token_logprob(std::span<const float> logits, int32_t token, int32_t
   const int64_t count = top < 0 ? vocab : std::min<int64_t>(top, vocab);
   if (count == 0) return result;
 
-  std::vector<int32_t> order(vocab);
-  std::iota(order.begin(), order.end(), 0);
-  const auto before = [&](int32_t a, int32_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); };
-  if (count < vocab) std::nth_element(order.begin(), order.begin() + count, order.end(), before);
-  std::sort(order.begin(), order.begin() + count, before);
+  std::vector<uint64_t> keys(vocab);
+  for (int64_t t = 0; t < vocab; ++t) keys[t] = rank_key(logits[t], t);
+  sort_front(keys.begin(), keys.begin() + count, keys.end(), std::less<>());
   result.top.reserve(count);
-  for (int64_t i = 0; i < count; ++i) result.top.emplace_back(order[i], logprob(order[i]));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto t = static_cast<int32_t>(keys[i]);
+    result.top.emplace_back(t, logprob(t));
+  }
   return result;
 }
 

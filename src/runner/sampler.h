@@ -42,19 +42,21 @@ class SPYRE_API Sampler final : public TokenSampler {
   int32_t sample(const RequestState& request, std::span<const float> logits,
                  std::span<const uint32_t> allowed) override;
 
+ private:
   struct Candidate {
+    uint64_t key;  // ascending keys are descending logits; the low half is the token
     float logit;
-    int32_t token;
     float weight;
+    int32_t token() const { return static_cast<int32_t>(key); }
   };
 
- private:
   void keep_top_k(int64_t k);
   void weigh(float highest, const SamplingParams& params);  // fills in the weights, applies min-p
   void keep_top_p(double top_p);
 
   uint64_t default_seed_;
   std::vector<Candidate> candidates_;  // ascending ids
+  std::vector<uint64_t> keys_;
 };
 
 // Throws Error(kUnsupported) naming the first token whose logit is NaN or +inf.

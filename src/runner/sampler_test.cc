@@ -298,6 +298,14 @@ TEST(TokenLogprob, RankAndTopShareTheOrderOfTies) {
   EXPECT_EQ(ids, (std::vector<int32_t>{1, 2, 4, 0, 3}));
 }
 
+TEST(TokenLogprob, ZerosOfEitherSignTie) {
+  const TokenLogprob all = token_logprob(std::vector<float>{-1e-40f, 0.0f, -0.0f, 0.0f, 1e-40f, -1}, 2, -1);
+  EXPECT_EQ(all.rank, 3);
+  std::vector<int32_t> ids;
+  for (const auto& [id, logprob] : all.top) ids.push_back(id);
+  EXPECT_EQ(ids, (std::vector<int32_t>{4, 1, 2, 3, 0, 5}));
+}
+
 TEST(TokenLogprob, LargeLogitsAreStable) {
   const TokenLogprob got = token_logprob(std::vector<float>{3e38f, 3e38f, -3e38f, -kInf}, 1, -1);
   EXPECT_NEAR(got.logprob, -std::log(2.0), 1e-6);

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <random>
 
 #include "base/error.h"
 #include "runner/testing/steps.h"
@@ -326,6 +328,63 @@ TEST_P(Refused, NamesTheNumbersAndAppliesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(InputBatch, Refused, ::testing::ValuesIn(contradictions()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Steps of numbers that are now right, now absurd: each is taken whole or refused whole, and what was taken is in
+// bounds.
+TEST(InputBatch, RandomStepsAreTakenOrRefused) {
+  std::mt19937 engine(20240607);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(engine);
+  };
+  const auto number = [&](int64_t right) -> int64_t {
+    constexpr int64_t kOdd[] = {-1, 0, 1, 7, 31, 32, 33, 1 << 20, kHuge, -kHuge - 1};
+    return pick(0, 9) == 0 ? kOdd[pick(0, 9)] : right;
+  };
+  const auto blocks = [&](int64_t count) {
+    std::vector<int32_t> ids(count);
+    for (int32_t& id : ids) id = static_cast<int32_t>(pick(0, 60) == 0 ? number(0) : pick(1, 19));
+    return ids;
+  };
+  InputBatch batch(kLimits);
+  int taken = 0, refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    StepBuilder step;
+    for (int n = static_cast<int>(pick(0, 3)); n > 0; --n) {
+      const RequestId id(1, static_cast<char>('a' + pick(0, 4)));
+      const RequestState* known = batch.find(id);
+      if (pick(0, 5) == 0) step.finish(id);
+      if (pick(0, 9) == 0) step.preempt(id);
+      if (known == nullptr || pick(0, 7) == 0) {
+        std::vector<int32_t> prompt = tokens_from(static_cast<int32_t>(pick(0, 300)), pick(0, 12));
+        const int64_t length = std::ssize(prompt);
+        step.start(id, prompt, blocks((length + 3) / 4), number(std::min<int64_t>(length, pick(1, 12))), number(0));
+      } else {
+        const int64_t left = known->known() - known->computed;
+        const int64_t tokens = number(std::min<int64_t>(left, pick(1, 8)));
+        const bool grows = (known->computed + 8) / 4 > std::ssize(known->blocks);
+        step.go_on(id, number(known->computed), number(known->output_length()), tokens, blocks(grows ? pick(1, 2) : 0));
+      }
+    }
+    const int64_t size = batch.size();
+    try {
+      run(batch, step, static_cast<int32_t>(pick(0, 319)));
+      ++taken;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      ASSERT_EQ(batch.size(), size);
+      ++refused;
+      continue;
+    }
+    const ForwardBatch flat = batch.forward_batch();
+    for (const int32_t slot : flat.slots) ASSERT_TRUE(slot >= 4 && slot < 80) << slot;
+    for (const ScheduledRequest& request : batch.scheduled()) {
+      ASSERT_LE(request.state->computed, std::ssize(request.state->tokens));
+      ASSERT_LE(request.state->computed, std::ssize(request.state->blocks) * 4);
+    }
+  }
+  EXPECT_GT(taken, 2000);
+  EXPECT_GT(refused, 2000);
+}
 
 TEST(InputBatch, TheModelLengthBoundsASequence) {
   InputBatch batch(kLimits);

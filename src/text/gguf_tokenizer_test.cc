@@ -129,7 +129,7 @@ TEST(GgufTokenizer, RefusesAFileThatContradictsItself) {
   refused([](auto& v) { v.tokens[300] = "\xC3("; }, "");
   refused([](auto& v) { v.tokens[3] = "\xC3("; }, "");
   refused([](auto& v) { v.tokens[501] = ""; }, "0 bytes");
-  refused([](auto& v) { v.merges[0] = "zzz zz"; }, "not in the vocabulary");
+  refused([](auto& v) { v.merges[0] = "zzz zz"; }, "`zzz` out of vocabulary");
   refused([](auto& v) { v.merges[0] = "a"; }, "not two tokens");
   refused([](auto& v) { v.bos = 502; }, "bos_token_id is 502");
   refused([](auto& v) { v.eos = -1; }, "eos_token_id is -1");

@@ -50,6 +50,13 @@ impl Drop for TimeBudget {
     }
 }
 
+fn check_time() -> tokenizers::Result<()> {
+    if TimeBudget::spent() {
+        return Err("the tokenizer's regular expression is too slow on this text".into());
+    }
+    Ok(())
+}
+
 #[derive(Debug)]
 pub struct GuardedRegex {
     regex: Regex,
@@ -80,12 +87,14 @@ impl Pattern for &GuardedRegex {
         if inside.is_empty() {
             return Ok(vec![((0, 0), false)]);
         }
+        // At the start too: a file may cut the text into many pieces first.
+        check_time()?;
         let mut previous = 0;
         let mut splits = Vec::new();
         for (i, found) in self.regex.find_iter(inside).enumerate() {
             let found = found.map_err(|e| format!("the tokenizer's regular expression gave up on this text: {e}"))?;
-            if i % 16 == 0 && TimeBudget::spent() {
-                return Err("the tokenizer's regular expression is too slow on this text".into());
+            if i % 16 == 15 {
+                check_time()?;
             }
             if previous != found.start() {
                 splits.push(((previous, found.start()), false));

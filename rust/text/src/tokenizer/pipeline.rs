@@ -319,5 +319,5 @@ fn single_char(walk: &Walk, object: &Map<String, Value>, key: &str) -> Result<ch
 fn count(walk: &Walk, object: &Map<String, Value>, key: &str) -> Result<usize> {
     let n =
         object.get(key).and_then(Value::as_u64).ok_or_else(|| walk.corrupt(&format!("no count {}", quoted(key))))?;
-    Ok(n.min(usize::MAX as u64) as usize)
+    Ok(n as usize)
 }

@@ -76,7 +76,9 @@ SPYRE_INLINE void block_maxima(const AttendCall& call, const Block& block, float
   }
 }
 
-// p = round16(exp(s - m)), 0 where masked; the state's l and m; what acc is multiplied by.
+// p = round16(exp(s - m)), 0 where masked; the state's l and m; what acc is multiplied by: exp(-infinity) = 0 in an
+// empty state. Where m is -infinity or NaN, a visible key has made the row NaN, so the NaN of -infinity - -infinity
+// changes nothing.
 template <typename Dot, int R>
 SPYRE_INLINE void block_weights(const AttendCall& call, const Block& block, float (*s)[kGroupTokens], const float* m,
                                 typename Dot::A (*p)[kGroupTokens], float* shrink) {
@@ -91,14 +93,9 @@ SPYRE_INLINE void block_weights(const AttendCall& call, const Block& block, floa
     Vec sum = zero();
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-      Vec x = exp_not_positive(load(s[r] + v * 16) - largest);
-      if (block.masked) {  // -infinity - -infinity is a NaN
-        const auto inside = [v](int j) { return j < v * 16 ? 0 : j > v * 16 + 16 ? 16 : j - v * 16; };
-        x = select(lanes_between(inside(block.lo[r]), inside(block.hi[r])), x, zero());
-      }
-      sum = sum + Dot::put(p[r], v * 16, x);
+      sum = sum + Dot::put(p[r], v * 16, exp_not_positive(load(s[r] + v * 16) - largest));
     }
-    shrink[r] = call.state.l[row] == 0 ? 0.0f : fall[r];
+    shrink[r] = fall[r];
     call.state.l[row] = call.state.l[row] * shrink[r] + sum_tree(sum);
     call.state.m[row] = m[r];
   }

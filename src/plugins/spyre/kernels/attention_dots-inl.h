@@ -6,8 +6,9 @@
 //
 // run_masked() does the 64 keys of P x V for rows that see different keys: row r sees [lo[r], hi[r]), its a is 0
 // elsewhere. The definition multiplies masked keys as zeros. Here they are left out wherever no row sees them and where
-// a row does not see what another one sees, since V may hold a stranger's NaN there; what remains of a zero product is
-// that it turns -0 into +0, so one +0 is added in place of those before, and of those behind.
+// a row does not see what another one sees, since V may hold a stranger's NaN there. What a zero product does is to
+// turn -0 into +0: a +0 is added in place of the masked keys behind. Those before need nothing: what a row sees is an
+// interval, so they stand in the first step that it sees, where the accumulator is still +0.
 #pragma once
 
 #include "plugins/spyre/kernels/attention.h"
@@ -51,10 +52,6 @@ template <typename Dot, int R, int NV>
 SPYRE_INLINE void run_masked_units(const typename Dot::A* a, int64_t lda, const uint16_t* b, const int* lo,
                                    const int* hi, Vec (&c)[R][NV]) {
   const MaskedUnits units = masked_units<R>(lo, hi, Dot::kKeysPerUnit);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    if (lo[r] > 0) add_zero(c, r);
-  }
   for (int u = units.first; u < units.common_first; ++u) Dot::masked_unit(a, lda, b, u, lo, hi, c);
   Dot::run(a, lda, b, units.common_first, units.common_last, c);
   for (int u = units.common_last; u < units.last; ++u) Dot::masked_unit(a, lda, b, u, lo, hi, c);

@@ -318,6 +318,32 @@ TEST(Attention, ProductsThatUnderflowAndZerosOfBothSigns) {
   }
 }
 
+// The accumulator is -0 when the last visible keys add nothing: the masked keys behind them, zero products, make it +0.
+TEST(Attention, MaskedKeysBehindTurnAMinusZeroIntoAPlusZero) {
+  ScopedFlushDenormals flush;
+  for (const Order& order : kOrders) {
+    for (int64_t length : {64 + 37, 64 + 38, 128}) {
+      Problem problem(order.dtype, order.order, {.d = 16, .positions = 1, .length = length});
+      const auto word = [&](float x) { return store_16bit(order.dtype, x); };
+      std::fill(problem.q.begin(), problem.q.end(), word(16.0f));
+      for (int64_t t = 0; t < length; ++t) {
+        // Scores -1600, then 0, then 1.28 at the last key: the first step's -64 shrinks to -0.
+        const float key = t < 64 ? -25.0f : t == length - 1 ? 0.02f : 0.0f;
+        std::fill_n(problem.k.begin() + t * 16, 16, word(key));
+        // A product that underflows to -0 whatever stands before it, but at the last key, whose weight is 1.
+        const float tiny = order.dtype == DType::kF16 || t == length - 1 ? -0.0f : -std::ldexp(1.0f, -126);
+        std::fill_n(problem.v.begin() + t * 16, 16, word(t < 64 ? -1.0f : tiny));
+      }
+      problem.fill_pages();
+      const Result want = problem.reference();
+      EXPECT_EQ(std::signbit(want.acc[0]), length == 128);
+      for_each_kernel(order, [&](const AttentionKernels& kernels) {
+        ASSERT_NO_FATAL_FAILURE(expect_equal(order.dtype, problem.run(kernels), want, kernels.name));
+      });
+    }
+  }
+}
+
 TEST(Attention, ARowIsTheSameInAnyCompanyAndAnySplit) {
   ScopedFlushDenormals flush;
   for (const Order& order : kOrders) {

@@ -31,7 +31,7 @@ class GgufFile;
 class SafetensorsFile;
 struct SafetensorsTensor;
 
-struct TensorInfo {
+struct SPYRE_API TensorInfo {
   std::string name;            // as Hugging Face names it
   std::vector<int64_t> shape;  // row-major; a linear weight is [out, in]
   std::string storage;         // the type in the file: "F16", "Q4_1", ...

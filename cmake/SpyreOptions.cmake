@@ -13,10 +13,6 @@ if(SPYRE_SANITIZE)
   target_compile_options(spyre_options INTERFACE -fsanitize=${SPYRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(spyre_options INTERFACE -fsanitize=${SPYRE_SANITIZE})
 endif()
-if(SPYRE_BUILD_FUZZERS)
-  # Coverage for libFuzzer in every room; the fuzzer's own main comes with the targets of SpyreFuzz.cmake.
-  target_compile_options(spyre_options INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 
 find_program(SPYRE_CCACHE ccache)
 if(SPYRE_CCACHE)

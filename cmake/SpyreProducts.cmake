@@ -3,7 +3,7 @@
 #   bin/spyre                                   every other room outside plugins/, and src/cli/main.cc
 #   lib/spyre/plugins/libspyre_platform.so      every room under src/plugins/spyre; its manifest spyre.json beside it
 # The build tree has the same layout as an installation, so the program finds its plugins in ../lib/spyre/plugins in both.
-# A room that does not exist yet is left out; a product without its first source (main.cc, spyre.json) is not made.
+# A room that does not exist yet is left out; a product without its first source (main.cc, plugin.cc) is not made.
 
 # The objects of the rooms, and the libraries from outside that they need. Core rooms are never linked statically here:
 # a product with a second copy of the core would have two registries and two loggers.
@@ -94,7 +94,7 @@ function(spyre_products)
     return()  # fuzzers link the static rooms
   endif()
   spyre_product_core(${core})
-  if(EXISTS ${CMAKE_SOURCE_DIR}/src/plugins/spyre/spyre.json)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/plugins/spyre/plugin.cc)
     spyre_product_plugin(${plugin})
   endif()
   if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.cc)

@@ -25,16 +25,25 @@ cmd_fuzz() {
   [ "$found" = 1 ] || die "no fuzzer named '$only'; there are: $(basename -s _fuzz -a build/fuzz/bin/*_fuzz 2>/dev/null | xargs)"
 }
 
+# Micro-benchmarks are not part of a normal build.
+bench_kernels() {
+  local names name
+  mapfile -t names < <(ninja -C build/release -t targets all | sed -n 's/^\([a-z_]*_bench\): phony$/\1/p')
+  [ ${#names[@]} -gt 0 ] || die "there are no micro-benchmarks"
+  compile release "${names[@]}"
+  for name in "${names[@]}"; do
+    say "$name"
+    "build/release/bin/$name" "$@"
+  done
+}
+
 cmd_bench() {
   setup_build release model
   compile release
   if [ "${1:-}" = kernels ]; then
     shift
-    local binary
-    for binary in build/release/bin/*_bench; do
-      [ -x "$binary" ] && { say "$binary"; "$binary" "$@"; }
-    done
-    return 0
+    bench_kernels "$@"
+    return
   fi
   fetch_model || die "could not fetch the demo model; the lines above say why"
   build/release/bin/spyre bench "$MODEL_FILE" "$@"

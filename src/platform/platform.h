@@ -8,10 +8,10 @@
 
 #include "base/export.h"
 #include "formats/checkpoint.h"
+#include "nn/models/causal_lm.h"
 #include "nn/registry.h"
 #include "platform/config.h"
 #include "runner/forward.h"
-#include "runner/worker.h"
 
 namespace spyre::platform {
 
@@ -35,17 +35,9 @@ class SPYRE_API Platform {
       const EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const = 0;
 };
 
-// The model of |checkpoint| as |platform| builds it: registries filled, architecture resolved.
+// |model| as |platform| builds it: registries filled, architecture resolved. Throws kFailedPrecondition for a config
+// that has not passed check_and_update_config, kUnsupported for an architecture or a config key that is not built.
 SPYRE_API std::unique_ptr<nn::CausalLM> build_model(const Platform& platform, const EngineConfig& config,
                                                     const formats::ModelConfig& model);
-
-// A platform's worker for a model, loaded, with its KV cache allocated and warmed up.
-struct Instance {
-  EngineConfig config;
-  std::shared_ptr<const formats::Checkpoint> checkpoint;
-  std::unique_ptr<runner::Worker> worker;
-  runner::WarmUpReport warm_up;
-  int64_t num_kv_blocks = 0;
-};
 
 }  // namespace spyre::platform

@@ -1,12 +1,15 @@
 #include "plugins/spyre/device/device.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "plugins/spyre/device/checked_executor.h"
 #include "plugins/spyre/device/transfer.h"
 #include "plugins/spyre/kernels/kv_pages.h"
 #include "plugins/spyre/kernels/panels.h"
+#include "plugins/spyre/kernels/rows.h"
 
 namespace spyre::device {
 
@@ -129,6 +132,61 @@ void SoftwareDevice::run_checked(const Launch& launch, int64_t rows, const atten
   poison(pool);
   ScopedFlushDenormals flush;
   device::run_checked(launch, pool.memory.data(), rows, tables, options_.bf16_order);
+}
+
+namespace {
+
+// The bytes of one block in each of the store's parts: one run of pages on the host; on the card K, then V, slots
+// outermost.
+struct BlockRuns {
+  size_t bytes = 0;
+  std::vector<size_t> starts;
+};
+
+BlockRuns block_runs(const TensorStore& store, int32_t block) {
+  SPYRE_CHECK(store.form == HostForm::kKvPages && block >= 0 && block < store.num_blocks, "block {} of {}", block,
+              store.num_blocks);
+  if (!store.card) {
+    const size_t bytes = store.memory.size() / static_cast<size_t>(store.num_blocks);
+    return {bytes, {bytes * static_cast<size_t>(block)}};
+  }
+  const auto half = static_cast<size_t>(store.spec.card_bytes());
+  const size_t bytes = half / static_cast<size_t>(store.num_blocks);
+  return {bytes, {bytes * static_cast<size_t>(block), half + bytes * static_cast<size_t>(block)}};
+}
+
+}  // namespace
+
+void SoftwareDevice::copy_kv_block(const DeviceTensor& kv, int32_t from, int32_t to) {
+  const BlockRuns source = block_runs(*kv, from), target = block_runs(*kv, to);
+  for (size_t i = 0; i < source.starts.size(); ++i) {
+    std::memcpy(kv->memory.data() + target.starts[i], kv->memory.data() + source.starts[i], source.bytes);
+  }
+}
+
+void SoftwareDevice::zero_kv_block(const DeviceTensor& kv, int32_t block) {
+  const BlockRuns target = block_runs(*kv, block);
+  for (size_t start : target.starts) std::memset(kv->memory.data() + start, 0, target.bytes);
+}
+
+int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t rows, int64_t begin) const {
+  if (!is_16bit_float(tensor->spec.dtype)) return -1;
+  const int64_t n = tensor->spec.logical_elements() / tensor->spec.axes.at(0).logical();
+  if (!tensor->card) {
+    const kernels::RowKernels& kernels = kernels::select_row_kernels(options_.features, tensor->spec.dtype);
+    const auto* words = reinterpret_cast<const uint16_t*>(tensor->memory.data());
+    for (int64_t row = begin; row < rows; ++row) {
+      if (!kernels.all_finite(words + row * n, n)) return row;
+    }
+    return -1;
+  }
+  std::vector<float> values(static_cast<size_t>(rows * n));
+  read_store(*tensor, values.data(), rows);
+  for (int64_t row = begin; row < rows; ++row) {
+    const auto first = values.begin() + row * n;
+    if (!std::all_of(first, first + n, [](float x) { return std::isfinite(x); })) return row;
+  }
+  return -1;
 }
 
 // Addresses of every launch are worked out before the region, so that inside it there is nothing but steps and

@@ -56,7 +56,16 @@ class SoftwareDevice {
   // Runs programs in order, as one parallel region. |rows| is the number of live rows of each launch.
   void run(std::span<const Launch> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
 
+  // Whole KV blocks, device to device.
+  void copy_kv_block(const DeviceTensor& kv, int32_t from, int32_t to);
+  void zero_kv_block(const DeviceTensor& kv, int32_t block);
+
+  // The first of the rows [begin, rows) of dimension 0 that holds an infinity or a NaN, or -1. A check of the device's
+  // own state: nothing is transferred.
+  int64_t first_nonfinite_row(const DeviceTensor& tensor, int64_t rows, int64_t begin = 0) const;
+
   TransferCounters& transfers() { return transfers_; }
+  const TransferCounters& transfers() const { return transfers_; }
   const DeviceMemory& memory() const { return memory_; }
   int64_t steps_run() const { return steps_run_; }
 

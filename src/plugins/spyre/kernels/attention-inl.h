@@ -28,34 +28,87 @@ struct Block {
   bool masked = false;  // some row does not see all 64
 };
 
+// The register tiles are functions of their own: inlined into a larger one, gcc keeps constants of the softmax in
+// registers and a fifth of the accumulators in memory.
+#define SPYRE_TILE __attribute__((noinline))
+
+// Asks for `words` from `ahead` on. One row streams from memory: without this, the loads wait for each new 4 KiB that
+// the hardware prefetcher does not cross into.
+SPYRE_INLINE void prefetch(const uint16_t* ahead, int64_t words) {
+  for (int64_t i = 0; i < words; i += 32) __builtin_prefetch(ahead + i);
+}
+constexpr int64_t kPrefetchUnits = 16;  // between two bursts; a multiple of what a tile takes at once
+
+// c += a times units [0, units) of the stick at b, asking meanwhile for the same place of the stick at `ahead` (or
+// null).
+template <typename Dot, int R, int NV>
+SPYRE_INLINE void run_ahead(const typename Dot::A* a, int64_t lda, const uint16_t* b, int64_t units,
+                            const uint16_t* ahead, Vec (&c)[R][NV]) {
+  if (ahead == nullptr) return Dot::run(a, lda, b, 0, units, c);
+  for (int64_t u = 0; u < units; u += kPrefetchUnits) {
+    const int64_t last = u + kPrefetchUnits < units ? u + kPrefetchUnits : units;
+    prefetch(ahead + u * 64 * Dot::kKeysPerUnit, (last - u) * 64 * Dot::kKeysPerUnit);
+    Dot::run(a, lda, b, u, last, c);
+  }
+}
+
+// s[r][0..16 NV) = q[r] . k[j]
+template <typename Dot, int R, int NV>
+SPYRE_TILE void scores_tile(const typename Dot::A* q, int64_t units, const uint16_t* k, const uint16_t* ahead,
+                            float* s) {
+  Vec c[R][NV] = {};
+  run_ahead<Dot>(q, kMaxHeadDim, k, units, ahead, c);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int i = 0; i < NV; ++i) store(s + r * kGroupTokens + i * 16, c[r][i]);
+  }
+}
+
+// acc[r] = acc[r] * shrink[r] + p[r] v over NV vectors of a stick
+template <typename Dot, int R, int NV, bool kMasked>
+SPYRE_TILE void values_tile(const typename Dot::A* p, const float* shrink, const uint16_t* v, const uint16_t* ahead,
+                            float* const* acc, const Block& block) {
+  Vec c[R][NV];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const Vec factor = set1(shrink[r]);
+#pragma GCC unroll 4
+    for (int i = 0; i < NV; ++i) c[r][i] = load(acc[r] + i * 16) * factor;
+  }
+  if constexpr (kMasked) {
+    Dot::run_masked(p, kGroupTokens, v, block.lo, block.hi, c);
+  } else {
+    run_ahead<Dot>(p, kGroupTokens, v, kGroupTokens / Dot::kKeysPerUnit, ahead, c);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int i = 0; i < NV; ++i) store(acc[r] + i * 16, c[r][i]);
+  }
+}
+
 // Scores of the block: s[r][0..64) = q[r] . k[j].
 template <typename Dot, int R>
-SPYRE_INLINE void block_scores(const AttendCall& call, const Block& block, const uint16_t* k,
+SPYRE_INLINE void block_scores(const AttendCall& call, const Block& block, const uint16_t* k, const uint16_t* ahead,
                                float (*s)[kGroupTokens]) {
   constexpr int NV = kTileVecs<Dot, R>;
   alignas(64) typename Dot::A q[R][kMaxHeadDim];
-#pragma GCC unroll 8
+  const AttendRows<const uint16_t>& rows = call.q;
   for (int r = 0; r < R; ++r) {
     const int64_t row = block.row[r];
-    const AttendRows<const uint16_t>& rows = call.q;
     Dot::pack(rows.data + row / rows.group * rows.position_stride + row % rows.group * rows.head_stride, call.head_dim,
               q[r]);
   }
-  const int64_t units = Dot::units(call.head_dim);
   for (int v = 0; v < 4; v += NV) {
-    Vec c[R][NV] = {};
-    Dot::run(q[0], kMaxHeadDim, k + v * 16 * Dot::kKeysPerUnit, 0, units, c);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-      for (int i = 0; i < NV; ++i) store(s[r] + (v + i) * 16, c[r][i]);
-    }
+    scores_tile<Dot, R, NV>(q[0], Dot::units(call.head_dim), k + v * 16 * Dot::kKeysPerUnit, v == 0 ? ahead : nullptr,
+                            s[0] + v * 16);
   }
 }
 
 // Scale, cap and mask; the new maximum of each row. Masked scores become -infinity, which exp makes 0.
 template <int R>
-SPYRE_INLINE void block_maxima(const AttendCall& call, const Block& block, float (*s)[kGroupTokens], float* m) {
+SPYRE_TILE void block_maxima(const AttendCall& call, const Block& block, float (*s)[kGroupTokens], float* m) {
   const Vec scale = set1(call.scale), cap = set1(call.soft_cap), lowest = set1(-__builtin_inff());
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -80,8 +133,8 @@ SPYRE_INLINE void block_maxima(const AttendCall& call, const Block& block, float
 // empty state. Where m is -infinity or NaN, a visible key has made the row NaN, so the NaN of -infinity - -infinity
 // changes nothing.
 template <typename Dot, int R>
-SPYRE_INLINE void block_weights(const AttendCall& call, const Block& block, float (*s)[kGroupTokens], const float* m,
-                                typename Dot::A (*p)[kGroupTokens], float* shrink) {
+SPYRE_TILE void block_weights(const AttendCall& call, const Block& block, float (*s)[kGroupTokens], const float* m,
+                              typename Dot::A (*p)[kGroupTokens], float* shrink) {
   alignas(64) float fall[16] = {};
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) fall[r] = call.state.m[block.row[r]] - m[r];
@@ -101,46 +154,29 @@ SPYRE_INLINE void block_weights(const AttendCall& call, const Block& block, floa
   }
 }
 
-// acc = acc * shrink + p V over `vecs` (1..4) vectors of one stick; acc[r] and v at its first column.
-template <typename Dot, int R, int NV>
-SPYRE_INLINE void stick_values(const Block& block, const typename Dot::A (*p)[kGroupTokens], const float* shrink,
-                               const uint16_t* v, float* const* acc, int vecs) {
-  int first = 0;
-  for (; first + NV <= vecs; first += NV) {
-    Vec c[R][NV];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec factor = set1(shrink[r]);
-#pragma GCC unroll 4
-      for (int i = 0; i < NV; ++i) c[r][i] = load(acc[r] + (first + i) * 16) * factor;
-    }
-    const uint16_t* b = v + first * 16 * Dot::kKeysPerUnit;
+// acc = acc * shrink + p V over `vecs` (1..4) vectors of one stick; acc[r], v and ahead at its first column.
+template <typename Dot, int R, int NV = kTileVecs<Dot, R>>
+SPYRE_INLINE void stick_values(const Block& block, const typename Dot::A* p, const float* shrink, const uint16_t* v,
+                               const uint16_t* ahead, float** acc, int vecs) {
+  for (; vecs >= NV; vecs -= NV) {
     if (block.masked) {
-      Dot::run_masked(p[0], kGroupTokens, b, block.lo, block.hi, c);
+      values_tile<Dot, R, NV, true>(p, shrink, v, ahead, acc, block);
     } else {
-      Dot::run(p[0], kGroupTokens, b, 0, kGroupTokens / Dot::kKeysPerUnit, c);
+      values_tile<Dot, R, NV, false>(p, shrink, v, ahead, acc, block);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-      for (int i = 0; i < NV; ++i) store(acc[r] + (first + i) * 16, c[r][i]);
-    }
+    ahead = nullptr;
+    v += NV * 16 * Dot::kKeysPerUnit;
+    for (int r = 0; r < R; ++r) acc[r] += NV * 16;
   }
-  if constexpr (NV > 1) {
-    if (first < vecs) {
-      float* rest[R];
-      for (int r = 0; r < R; ++r) rest[r] = acc[r] + first * 16;
-      stick_values<Dot, R, NV / 2>(block, p, shrink, v + first * 16 * Dot::kKeysPerUnit, rest, vecs - first);
-    }
-  }
+  if constexpr (NV > 1) stick_values<Dot, R, NV / 2>(block, p, shrink, v, ahead, acc, vecs);
 }
 
 template <typename Dot, int R>
-void attend_block(const AttendCall& call, const Block& block, const KvGroup& group) {
+void attend_block(const AttendCall& call, const Block& block, const KvGroup& group, const KvGroup& ahead) {
   alignas(64) float s[R][kGroupTokens];
   alignas(64) typename Dot::A p[R][kGroupTokens];
   float m[R], shrink[R];
-  block_scores<Dot, R>(call, block, group.k, s);
+  block_scores<Dot, R>(call, block, group.k, ahead.k, s);
   block_maxima<R>(call, block, s, m);
   block_weights<Dot, R>(call, block, s, m, p, shrink);
   const int64_t stride = attend_stride(call.head_dim);
@@ -148,24 +184,28 @@ void attend_block(const AttendCall& call, const Block& block, const KvGroup& gro
     float* acc[R];
     for (int r = 0; r < R; ++r) acc[r] = call.state.acc + block.row[r] * stride + d;
     const int64_t vecs = (call.head_dim - d + 15) / 16;
-    stick_values<Dot, R, kTileVecs<Dot, R>>(block, p, shrink, group.v + d * kGroupTokens, acc,
-                                            vecs < 4 ? static_cast<int>(vecs) : 4);
+    stick_values<Dot, R>(block, p[0], shrink, group.v + d * kGroupTokens,
+                         ahead.v == nullptr ? nullptr : ahead.v + d * kGroupTokens, acc,
+                         vecs < 4 ? static_cast<int>(vecs) : 4);
   }
 }
 
 template <typename Dot, int R = kTileRows<Dot>>
-void dispatch_block(const AttendCall& call, const Block& block, const KvGroup& group) {
-  if (block.rows == R) return attend_block<Dot, R>(call, block, group);
-  if constexpr (R > 1) dispatch_block<Dot, R - 1>(call, block, group);
+void dispatch_block(const AttendCall& call, const Block& block, const KvGroup& group, const KvGroup& ahead) {
+  if (block.rows == R) return attend_block<Dot, R>(call, block, group, ahead);
+  if constexpr (R > 1) dispatch_block<Dot, R - 1>(call, block, group, ahead);
 }
 
 template <typename Dot>
 void attend(const AttendCall& call) {
   for (int64_t g = 0; g < call.group_count; ++g) {
     const int64_t base = (call.first_group + g) * kGroupTokens;
+    // The first block of a step brings the next step's keys and values along.
+    KvGroup ahead = g + 1 < call.group_count ? call.groups[g + 1] : call.ahead;
     Block block;
     const auto flush = [&] {
-      if (block.rows > 0) dispatch_block<Dot>(call, block, call.groups[g]);
+      if (block.rows > 0) dispatch_block<Dot>(call, block, call.groups[g], ahead);
+      ahead = {};
       block.rows = 0;
       block.masked = false;
     };

@@ -31,8 +31,8 @@ constexpr int64_t kMaxHeadDim = 512;
 
 // 64 tokens of one KV head, in the order of kv_pages.h.
 struct KvGroup {
-  const uint16_t* k;
-  const uint16_t* v;
+  const uint16_t* k = nullptr;
+  const uint16_t* v = nullptr;
 };
 
 struct KeyInterval {
@@ -70,6 +70,7 @@ struct AttendCall {
   const KvGroup* groups = nullptr;       // group_count of them, consecutive; one that no row sees is never read
   int64_t first_group = 0;               // absolute: groups[0] holds positions from 64 * first_group
   int64_t group_count = 0;               // all inside one range: first_group % 8 + group_count <= 8
+  KvGroup ahead;                         // a hint: the group that is read next after these, or nulls
   float scale = 1;
   float soft_cap = 0;  // 0: none
   AttendState state;   // in and out

@@ -34,16 +34,20 @@ struct F16Weights {
   static constexpr int64_t kPerK = 64;
   static inline __attribute__((always_inline)) V load(const Element* p) { return V::load_f16(p); }
 };
-template <class V>
+// Widened panel block: groups of G vectors, [vectors / G][k][16 G], so that a register tile reads one contiguous
+// stream.
+template <class V, int G>
 struct WideWeights {
   using Element = float;
   static constexpr int64_t kPerVector = 16;
-  static constexpr int64_t kPerK = 64;
-  static inline __attribute__((always_inline)) V load(const Element* p) { return V::load(p); }
+  static constexpr int64_t kPerK = 16 * G;
   struct Raw {
     V even, odd;
   };
-  static inline __attribute__((always_inline)) Raw load_raw(const Element* p) { return {V::load(p), V::load(p + 64)}; }
+  static inline __attribute__((always_inline)) V load(const Element* p) { return V::load(p); }
+  static inline __attribute__((always_inline)) Raw load_raw(const Element* p) {
+    return {V::load(p), V::load(p + kPerK)};
+  }
   static inline __attribute__((always_inline)) V even(const Raw& r) { return r.even; }
   static inline __attribute__((always_inline)) V odd(const Raw& r) { return r.odd; }
 };
@@ -172,6 +176,11 @@ SPYRE_TILE void even_odd_tile(const float* a, int64_t lda, const typename B::Ele
   }
 }
 
+template <int G>
+inline float* wide_at(float* wide, int64_t k, int64_t i, int64_t vector) {
+  return wide + (vector / G * k + i) * 16 * G + vector % G * 16;
+}
+
 // How each order reads `a` and the weight, directly and widened. `kMultiple`: what the stored K is padded to.
 template <class V_>
 struct F16Sequential {
@@ -179,6 +188,7 @@ struct F16Sequential {
   static constexpr int64_t kMultiple = 1;
   static constexpr int columns_for(int rows) { return V::columns_for(rows); }
   static constexpr int kMaxRows = V::kMaxRows;
+  static constexpr int kWideGroup = V::columns_for(V::kMaxRows);
   static constexpr bool kSwapWide = false;
   template <int R, int C>
   static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
@@ -186,12 +196,12 @@ struct F16Sequential {
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    sequential_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
   }
   static constexpr int64_t kVectorElements = 16;
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
     for (int64_t i = 0; i < k; ++i) {
-      for (int j = 0; j < vectors; ++j) V::load_f16(b + i * 64 + 16 * j).store(out + i * 64 + 16 * j);
+      for (int j = 0; j < vectors; ++j) V::load_f16(b + i * 64 + 16 * j).store(wide_at<kWideGroup>(out, k, i, j));
     }
   }
   static void widen_a(const uint16_t* a, int64_t k, float* out) {
@@ -223,6 +233,7 @@ struct Bf16Pair : Bf16Common<V_> {
   static constexpr int64_t kMultiple = 2;
   static constexpr int columns_for(int rows) { return V::columns_for(rows); }
   static constexpr int kMaxRows = V::kMaxRows;
+  static constexpr int kWideGroup = V::columns_for(V::kMaxRows);
   static constexpr bool kSwapWide = true;  // odd, even: then `pair` is `sequential` over swapped elements
   template <int R, int C>
   static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
@@ -230,14 +241,14 @@ struct Bf16Pair : Bf16Common<V_> {
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    sequential_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
   }
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
     for (int64_t i = 0; i < k; i += 2) {
       for (int j = 0; j < vectors; ++j) {
         const auto raw = V::load_raw(b + i * 64 + 32 * j);
-        V::odd(raw).store(out + i * 64 + 16 * j);
-        V::even(raw).store(out + i * 64 + 64 + 16 * j);
+        V::odd(raw).store(wide_at<kWideGroup>(out, k, i, j));
+        V::even(raw).store(wide_at<kWideGroup>(out, k, i + 1, j));
       }
     }
   }
@@ -250,6 +261,7 @@ struct Bf16Tile : Bf16Common<V_> {
   // Even and odd sums double the accumulators.
   static constexpr int kMaxRows = V::kMaxEvenOddRows;
   static constexpr int columns_for(int rows) { return V::even_odd_columns_for(rows); }
+  static constexpr int kWideGroup = V::even_odd_columns_for(V::kMaxEvenOddRows);
   static constexpr bool kSwapWide = false;
   template <int R, int C>
   static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
@@ -257,14 +269,14 @@ struct Bf16Tile : Bf16Common<V_> {
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    even_odd_tile<V, WideWeights<V>, R, C>(a, lda, b, k, c, ldc);
+    even_odd_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
   }
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
     for (int64_t i = 0; i < k; i += 2) {
       for (int j = 0; j < vectors; ++j) {
         const auto raw = V::load_raw(b + i * 64 + 32 * j);
-        V::even(raw).store(out + i * 64 + 16 * j);
-        V::odd(raw).store(out + i * 64 + 64 + 16 * j);
+        V::even(raw).store(wide_at<kWideGroup>(out, k, i, j));
+        V::odd(raw).store(wide_at<kWideGroup>(out, k, i + 1, j));
       }
     }
   }
@@ -287,7 +299,7 @@ template <class Order, bool kWide, int R = 1>
 void call_tile_rows(int rows, int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c,
                     int64_t ldc) {
   if (rows == R) {
-    call_tile<Order, kWide, R, Order::columns_for(R)>(columns, a, lda, b, k, c, ldc);
+    call_tile<Order, kWide, R, kWide ? Order::kWideGroup : Order::columns_for(R)>(columns, a, lda, b, k, c, ldc);
   } else if constexpr (R < Order::kMaxRows) {
     call_tile_rows<Order, kWide, R + 1>(rows, columns, a, lda, b, k, c, ldc);
   }
@@ -366,7 +378,7 @@ template <class Order, bool kWide>
 void multiply_panel_block(int64_t rows, const float* a, int64_t a_stride, const void* b, int64_t b_vector_bytes,
                           int64_t vectors, int64_t k, float* c, int64_t ldc) {
   const int64_t tiles = ceil_div(rows, Order::kMaxRows);
-  const int widest = Order::columns_for(static_cast<int>(ceil_div(rows, tiles)));
+  const int widest = kWide ? Order::kWideGroup : Order::columns_for(static_cast<int>(ceil_div(rows, tiles)));
   for (int64_t v = 0; v < vectors; v += widest) {
     const int columns = static_cast<int>(min_of(widest, vectors - v));
     for (int64_t t = 0, row = 0; t < tiles; ++t) {
@@ -411,7 +423,7 @@ void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
         float* c = partial + (v - v0) * 16;
         if constexpr (kWide) {
           Order::widen(b, padded, static_cast<int>(vectors), wide);
-          multiply_panel_block<Order, true>(rows, a, a_stride, wide, 64, vectors, padded, c, ldc);
+          multiply_panel_block<Order, true>(rows, a, a_stride, wide, padded * 64, vectors, padded, c, ldc);
         } else {
           multiply_panel_block<Order, false>(rows, a, a_stride, b, Order::kVectorElements * 2, vectors, padded, c, ldc);
         }
@@ -423,15 +435,19 @@ void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
   }
 }
 
-template <class Order>
+// kWidenRows: from this many rows on, each panel block is first widened to fp32 scratch. It pays where converts, shifts
+// and masks take the same ports as the multiply-adds; the panel is then converted once for all row tiles.
+constexpr int64_t kNeverWiden = INT64_MAX;
+
+template <class Order, int64_t kWidenRows>
 void run_gemm(const GemmCall& g) {
   const int64_t blocks = ceil_div(g.rows, kRowBlock);
   for (int64_t i = 0, row = 0; i < blocks; ++i) {
     const int64_t rows = (g.rows - row) / (blocks - i);
-    if (Order::V::kOnlyWide || g.rows >= Order::V::kWidenRows) {
-      run_row_block<Order, true>(g, row, rows);
-    } else if constexpr (!Order::V::kOnlyWide) {
+    if constexpr (kWidenRows == kNeverWiden) {
       run_row_block<Order, false>(g, row, rows);
+    } else {
+      rows >= kWidenRows ? run_row_block<Order, true>(g, row, rows) : run_row_block<Order, false>(g, row, rows);
     }
     row += rows;
   }

@@ -75,8 +75,6 @@ struct Vec4 {
   struct Raw {
     Word4 q[4];
   };
-  static constexpr bool kOnlyWide = true;
-  static constexpr int64_t kWidenRows = 1;
   static constexpr int kMaxRows = 2;
   static constexpr int columns_for(int) { return 1; }
   static constexpr int kMaxEvenOddRows = 1;
@@ -140,46 +138,56 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
-// Exponents of the finite nonzero normal bf16 values seen: their least and greatest.
+// Exponent fields of the finite, normal, nonzero bf16 values seen. Zero (subnormals count as zero), infinity and NaN
+// never round in a product, and drop out by wrapping around: 0 - 1 above every exponent, 255 + 1 below. No branches:
+// the compiler makes it eight values per instruction.
 struct ExponentRange {
-  int least = 255, greatest = 0;
-  inline void see(uint16_t value) {
-    const int exponent = (value >> 7) & 0xff;
-    if (exponent == 0 || exponent == 255) return;  // zero (subnormals count as zero), infinity, NaN: no rounding
-    least = exponent < least ? exponent : least;
-    greatest = exponent > greatest ? exponent : greatest;
+  uint16_t least_less_one = 0xffff, greatest_plus_one = 0;
+  inline void see(const uint16_t* values, int64_t count) {
+    uint16_t least = least_less_one, greatest = greatest_plus_one;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint16_t exponent = (values[i] >> 7) & 0xff;
+      const uint16_t below = static_cast<uint16_t>(exponent - 1);
+      const uint16_t above = static_cast<uint16_t>((exponent + 1) & 0xff);
+      least = below < least ? below : least;
+      greatest = above > greatest ? above : greatest;
+    }
+    least_less_one = least;
+    greatest_plus_one = greatest;
   }
 };
 
 // A product lies in [2^(ea + eb - 254), 2^(ea + eb - 252)): normal, hence exact, when 128 <= ea + eb <= 380.
 bool products_are_exact(const GemmCall& g, int64_t multiple) {
   ExponentRange a, b;
-  for (int64_t r = 0; r < g.rows; ++r) {
-    for (int64_t i = 0; i < g.k; ++i) a.see(g.a[r * g.lda + i]);
-  }
+  for (int64_t r = 0; r < g.rows; ++r) a.see(g.a + r * g.lda, g.k);
   const int64_t panel = ceil_div(g.k, multiple) * multiple * 64;
-  for (int64_t v = g.first_column / 16; v < ceil_div(g.first_column + g.columns, 16); ++v) {
+  for (int64_t v = g.first_column / 16; v < ceil_div(g.first_column + g.columns, 16);) {
+    const int64_t next = min_of((v / 4 + 1) * 4, ceil_div(g.first_column + g.columns, 16));
     const uint16_t* p = g.panels + v / 4 * panel + v % 4 * 32;
-    for (int64_t i = 0; i < g.k; i += 2, p += 128) {
-      for (int j = 0; j < 32; ++j) b.see(p[j]);
+    if (next - v == 4) {
+      b.see(p, panel);
+    } else {
+      for (int64_t i = 0; i < g.k; i += 2, p += 128) b.see(p, (next - v) * 32);
     }
+    v = next;
   }
-  return a.least + b.least >= 128 && a.greatest + b.greatest <= 380;
+  return a.least_less_one + b.least_less_one + 2 >= 128 && a.greatest_plus_one + b.greatest_plus_one - 2 <= 380;
 }
 
 template <template <class> class Order>
 void run_bf16(const GemmCall& call) {
   if (!kHasFma && products_are_exact(call, Order<Vec4<false>>::kMultiple)) {
-    run_gemm<Order<Vec4<false>>>(call);
+    run_gemm<Order<Vec4<false>>, 3>(call);
   } else {
-    run_gemm<Order<Vec4<true>>>(call);
+    run_gemm<Order<Vec4<true>>, 3>(call);
   }
 }
 
 }  // namespace
 
 void gemm_f16_portable(const GemmCall& call) {
-  run_gemm<F16Sequential<Vec4<kHasFma>>>(call);
+  run_gemm<F16Sequential<Vec4<kHasFma>>, 3>(call);
 }
 void gemm_bf16_pair_portable(const GemmCall& call) {
   run_bf16<Bf16Pair>(call);

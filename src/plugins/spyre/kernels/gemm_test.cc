@@ -228,8 +228,9 @@ TEST(KernelTable, ChoiceIsPinnedFromAnyMachine) {
   EXPECT_EQ(name(CpuLevel::kAvx512Bf16, DType::kF16, DotOrder::kSequential), "f16_avx512");
   EXPECT_EQ(name(CpuLevel::kAvx512Bf16, DType::kBF16, DotOrder::kPair), "bf16_pair_avx512_bf16");
   EXPECT_EQ(name(CpuLevel::kAvx512Bf16, DType::kBF16, DotOrder::kTile), "bf16_tile_avx512");
-  // vdpbf16ps is slow where there are tiles.
-  EXPECT_EQ(name(CpuLevel::kAmx, DType::kBF16, DotOrder::kPair), "bf16_pair_avx512");
+  // Where there are tiles vdpbf16ps is slow, and so are converts beside multiply-adds.
+  EXPECT_EQ(name(CpuLevel::kAmx, DType::kBF16, DotOrder::kPair), "bf16_pair_avx512_wide");
+  EXPECT_EQ(name(CpuLevel::kAmx, DType::kF16, DotOrder::kSequential), "f16_avx512_wide");
   EXPECT_EQ(name(CpuLevel::kAmx, DType::kBF16, DotOrder::kTile), "bf16_tile_amx");
 #endif
 }

@@ -21,9 +21,13 @@ constexpr DType kF16 = DType::kF16, kBF16 = DType::kBF16;
 // The faster ones of each (dtype, order) first.
 constexpr GemmKernels kTable[] = {
 #if defined(__x86_64__)
+    {"f16_avx512_wide", kF16, DotOrder::kSequential, CpuLevel::kAvx512, gemm_f16_avx512_wide, CoreKind::kWithTiles},
     {"f16_avx512", kF16, DotOrder::kSequential, CpuLevel::kAvx512, gemm_f16_avx512},
     {"f16_avx2", kF16, DotOrder::kSequential, CpuLevel::kAvx2, gemm_f16_avx2},
-    {"bf16_pair_avx512_bf16", kBF16, DotOrder::kPair, CpuLevel::kAvx512Bf16, gemm_bf16_pair_avx512_bf16},
+    {"bf16_pair_avx512_bf16", kBF16, DotOrder::kPair, CpuLevel::kAvx512Bf16, gemm_bf16_pair_avx512_bf16,
+     CoreKind::kWithoutTiles},
+    {"bf16_pair_avx512_wide", kBF16, DotOrder::kPair, CpuLevel::kAvx512, gemm_bf16_pair_avx512_wide,
+     CoreKind::kWithTiles},
     {"bf16_pair_avx512", kBF16, DotOrder::kPair, CpuLevel::kAvx512, gemm_bf16_pair_avx512},
     {"bf16_pair_avx2", kBF16, DotOrder::kPair, CpuLevel::kAvx2, gemm_bf16_pair_avx2},
     {"bf16_tile_amx", kBF16, DotOrder::kTile, CpuLevel::kAmx, gemm_bf16_tile_amx},
@@ -120,8 +124,8 @@ GemmKernelList all_gemm_kernels() {
 const GemmKernels& select_kernels(const CpuFeatures& features, DType dtype, DotOrder order) {
   for (const GemmKernels& kernels : kTable) {
     if (kernels.dtype != dtype || kernels.order != order || !runs_on(kernels, features)) continue;
-    // Sapphire Rapids and its kin run vdpbf16ps at half the rate of their FMA; the same bits come faster from AVX-512.
-    if (kernels.level == CpuLevel::kAvx512Bf16 && features.amx_bf16) continue;
+    if (kernels.core == CoreKind::kWithTiles && !features.amx_bf16) continue;
+    if (kernels.core == CoreKind::kWithoutTiles && features.amx_bf16) continue;
     // The question runs tile instructions, so it is asked of the machine, not of the features a test passes.
     if (kernels.level == CpuLevel::kAmx && CpuFeatures::detected().amx_bf16 && !tiles_can_be_trusted()) continue;
     return kernels;

@@ -12,12 +12,18 @@
 
 namespace spyre::kernels {
 
+// Kernels of one level that differ in speed by the kind of core, told apart by the tiles: the cores with AMX (Sapphire
+// Rapids and later) convert and shift on the ports of their FMA units and run vdpbf16ps at half the FMA rate; the AMD
+// cores with AVX512_BF16 do neither.
+enum class CoreKind : uint8_t { kAny, kWithTiles, kWithoutTiles };
+
 struct GemmKernels {
   const char* name;  // "f16_avx512", "bf16_pair_avx512_bf16", ...
   DType dtype;
   DotOrder order;
   CpuLevel level;  // the least machine that runs it
   void (*gemm)(const GemmCall& call);
+  CoreKind core = CoreKind::kAny;
 };
 
 // The fastest kernel that `features` run. throws kUnsupported unless (dtype, order) is (f16, sequential), (bf16, pair)

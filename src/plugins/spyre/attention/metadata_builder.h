@@ -1,0 +1,52 @@
+// MetadataBuilder: makes the tables of a step on the host and moves them to the device, one transfer per table.
+//
+// Owned by the model runner; one build() per step. What it builds stays valid until the next build().
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plugins/spyre/attention/buckets.h"
+#include "plugins/spyre/attention/step_tables.h"
+#include "plugins/spyre/device/device.h"
+
+namespace spyre::attention {
+
+struct BuilderOptions {
+  int64_t block_size = 128;
+  int64_t max_num_batched_tokens = 0;
+  int64_t max_num_seqs = 0;
+  int64_t max_model_len = 0;
+  DType dtype = DType::kF16;  // of the mask
+  int64_t kv_heads = 1;       // of the layers that share the tables: how host work is dealt out
+  int64_t window = 0;         // of those layers; 0 = none
+};
+
+class MetadataBuilder {
+ public:
+  // Allocates the device tables at their largest size.
+  MetadataBuilder(device::SoftwareDevice& device, const Bucketer& bucketer, const BuilderOptions& options);
+
+  // Throws Error(kInternal) for a batch beyond the options' limits.
+  const StepTables& build(const graph::AttentionBatch& batch);
+
+ private:
+  void plan_sequence(const graph::AttentionBatch& batch, int64_t index);
+  void write_tile(const SequencePlan& sequence, int64_t block, bool causal);
+  void deal_work(int threads);
+
+  device::SoftwareDevice& device_;
+  const Bucketer& bucketer_;
+  BuilderOptions options_;
+  StepTables tables_;
+  std::vector<SequencePlan> sequences_;
+  std::vector<int64_t> tiles_;
+  std::vector<int32_t> query_rows_, pages_;
+  std::vector<uint16_t> masks_;
+  std::vector<WorkItem> items_, dealt_;
+  std::vector<int32_t> starts_, owner_;
+  std::vector<int64_t> load_;
+  int64_t query_capacity_ = 0, page_capacity_ = 0, mask_capacity_ = 0;
+};
+
+}  // namespace spyre::attention

@@ -1,0 +1,82 @@
+#include "plugins/spyre/settings.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace spyre::plugin {
+namespace {
+
+constexpr SettingInfo kSettings[] = {
+    {"SPYRE_ATTN_KV_BUCKETS", "KV lengths, comma-separated", "powers of two from the block size",
+     "The ladder of KV lengths that attention programs are compiled for."},
+    {"SPYRE_ATTN_QUERY_BUCKETS", "query lengths, comma-separated", "1 and multiples of min(512, tokens per step)",
+     "The ladder of query lengths that attention programs are compiled for."},
+    {"SPYRE_ATTN_RECORD", "0 or 1", "1", "1: warm-up compiles every attention variant; 0: each on its first use."},
+    {"SPYRE_ATTN_KV_LAYOUT", "token_major", "token_major", "How a KV page lies in card memory."},
+    {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
+};
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+std::vector<int64_t> ladder(const char* name) {
+  std::vector<int64_t> entries;
+  const std::optional<std::string> text = variable(name);
+  if (!text) return entries;
+  size_t begin = 0;
+  while (begin <= text->size()) {
+    const size_t comma = std::min(text->find(',', begin), text->size());
+    int64_t entry = 0;
+    const char* first = text->data() + begin;
+    const char* last = text->data() + comma;
+    while (first < last && *first == ' ') ++first;
+    const auto [end, error] = std::from_chars(first, last, entry);
+    if (error != std::errc() || end != last || entry < 1) {
+      throw_error(ErrorCode::kInvalidArgument, "{}='{}': '{}' is not a length of at least 1", name, *text,
+                  std::string(first, last));
+    }
+    entries.push_back(entry);
+    begin = comma + 1;
+  }
+  return entries;
+}
+
+// |built| is the one value that works; |original| are values that the original plugin has.
+void check_choice(const char* name, std::string_view built, std::initializer_list<std::string_view> original) {
+  const std::optional<std::string> value = variable(name);
+  if (!value || *value == built) return;
+  for (std::string_view known : original) {
+    if (*value == known) {
+      throw_error(ErrorCode::kUnsupported, "{}={} is not built yet; known: {}", name, *value, built);
+    }
+  }
+  throw_error(ErrorCode::kInvalidArgument, "{}='{}' is not a known value; known: {}", name, *value, built);
+}
+
+}  // namespace
+
+std::span<const SettingInfo> all_settings() {
+  return kSettings;
+}
+
+Settings Settings::from_environment() {
+  Settings settings;
+  settings.kv_buckets = ladder("SPYRE_ATTN_KV_BUCKETS");
+  settings.query_buckets = ladder("SPYRE_ATTN_QUERY_BUCKETS");
+  if (const auto record = variable("SPYRE_ATTN_RECORD")) {
+    if (*record != "0" && *record != "1") {
+      throw_error(ErrorCode::kInvalidArgument, "SPYRE_ATTN_RECORD='{}' is neither 0 nor 1", *record);
+    }
+    settings.record = *record == "1";
+  }
+  check_choice("SPYRE_ATTN_KV_LAYOUT", "token_major", {"head_major"});
+  check_choice("SPYRE_COMPILE_GRANULARITY", "block", {"model"});
+  return settings;
+}
+
+}  // namespace spyre::plugin

@@ -1,0 +1,31 @@
+// The environment variables of the Spyre platform, declared once: the table gives the help, the docs and the checks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spyre::plugin {
+
+struct SettingInfo {
+  std::string_view name;
+  std::string_view values;   // what it takes
+  std::string_view initial;  // its default, in words
+  std::string_view help;
+};
+
+std::span<const SettingInfo> all_settings();
+
+struct Settings {
+  std::vector<int64_t> kv_buckets, query_buckets;  // empty = the default ladder
+  bool record = true;                              // SPYRE_ATTN_RECORD
+
+  // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and
+  // what it takes; kUnsupported for a value of the original's that is not built.
+  static Settings from_environment();
+};
+
+}  // namespace spyre::plugin

@@ -1,0 +1,375 @@
+#include "plugins/spyre/worker/model_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plugins/spyre/attention/kv_layout.h"
+
+namespace spyre::worker {
+
+using device::DeviceTensor;
+using device::ExecutionMode;
+using device::Launch;
+using device::TensorSpec;
+using nn::StepInput;
+
+namespace {
+
+device::DeviceOptions device_options(const platform::EngineConfig& config) {
+  return {.mode = config.checked ? ExecutionMode::kChecked : ExecutionMode::kHost,
+          .features = CpuFeatures::capped_by_environment(),
+          .bf16_order = resolve_order(DType::kBF16, parse_order_choice(config.order), CpuFeatures::detected()),
+          .threads = config.threads};
+}
+
+attention::BucketOptions bucket_options(const platform::EngineConfig& config, const plugin::Settings& settings) {
+  return {.block_size = *config.block_size,
+          .max_model_len = *config.max_model_len,
+          .max_num_batched_tokens = *config.max_num_batched_tokens,
+          .kv_buckets = settings.kv_buckets,
+          .query_buckets = settings.query_buckets};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const plugin::Settings& settings,
+                                   std::shared_ptr<const formats::Checkpoint> checkpoint,
+                                   std::unique_ptr<nn::CausalLM> model)
+    : config_(config),
+      settings_(settings),
+      checkpoint_(std::move(checkpoint)),
+      model_(std::move(model)),
+      device_(device_options(config)),
+      compiler_({.features = device_.options().features,
+                 .bf16_order = device_.options().bf16_order,
+                 .threads = device_.options().threads}),
+      bucketer_(bucket_options(config, settings)),
+      token_ladder_(*config.token_buckets) {
+  nn::walk(*model_, [this](const nn::Module& module) {
+    if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
+  });
+  SPYRE_CHECK(!attention_layers_.empty(), "{} has no attention layer", model_->class_name());
+  log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
+             to_string(device_.options().bf16_order), device_.options().threads, config.checked ? ", checked" : "");
+}
+
+// ---------------------------------------------------------------- tracing and compiling
+
+nn::Trace SpyreModelRunner::trace_body(int64_t tokens) const {
+  nn::Tracer tracer(tokens);
+  return tracer.finish({model_->forward(tracer)});
+}
+
+nn::Trace SpyreModelRunner::trace_head(int64_t rows) const {
+  nn::Tracer tracer(rows);
+  const nn::Value hidden =
+      tracer.step_input(StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_->hidden_size()}));
+  return tracer.finish({model_->compute_logits(tracer, hidden)});
+}
+
+std::shared_ptr<const device::Program> SpyreModelRunner::compile(const graph::Graph& graph) {
+  const int64_t before = compiler_.compiles();
+  auto program = compiler_.compile(graph);
+  if (ready_ && compiler_.compiles() > before) {
+    ++compiles_after_ready_;
+    log().warn("compiled graph '{}' while serving: a shape that warm-up has not seen", graph.name);
+  }
+  return program;
+}
+
+std::map<const nn::Parameter*, ParameterUse> SpyreModelRunner::parameter_uses() {
+  std::map<const nn::Parameter*, ParameterUse> uses;
+  const int64_t bucket = token_ladder_.front();
+  for (const nn::Trace& trace : {trace_body(bucket), trace_head(bucket)}) {
+    for (const nn::Segment& segment : trace.segments) {
+      const auto program = compile(segment.graph);
+      for (size_t i = 0; i < segment.parameters.size(); ++i) {
+        const ParameterUse use{program->parameter_specs[i], program->parameter_forms[i]};
+        const auto [found, inserted] = uses.emplace(segment.parameters[i], use);
+        if (!inserted && (found->second.form != use.form || !(found->second.spec == use.spec))) {
+          throw_error(ErrorCode::kUnsupported, "parameter {} is read in two forms by two programs",
+                      segment.parameters[i]->name);
+        }
+      }
+    }
+  }
+  return uses;
+}
+
+void SpyreModelRunner::load_model(const std::function<void(const runner::LoadProgress&)>& progress) {
+  weights_ = std::make_unique<WeightStore>(device_, parameter_uses());
+  nn::load_weights(*model_, *checkpoint_, *weights_, [&](const nn::LoadTotals& totals) {
+    if (progress) progress({totals.bytes_done, totals.bytes_total});
+  });
+}
+
+// ---------------------------------------------------------------- KV cache
+
+runner::KvCacheSpec SpyreModelRunner::kv_cache_spec() const {
+  int64_t bytes_per_token = 0;
+  for (const nn::Attention* layer : attention_layers_) {
+    const nn::Attention::Options& o = layer->options();
+    bytes_per_token += 2 * o.kv_heads * o.head_size * static_cast<int64_t>(size_of(o.dtype));
+  }
+  return {.block_size = *config_.block_size, .bytes_per_block = bytes_per_token * *config_.block_size};
+}
+
+void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
+  num_blocks_ = num_blocks;
+  // The axes of a state come from compilation: rotary heads are wider on the card.
+  for (const nn::Segment& segment : trace_body(token_ladder_.front()).segments) {
+    const auto program = compile(segment.graph);
+    for (size_t i = 0; i < segment.states.size(); ++i) {
+      const TensorSpec& state = program->state_specs[i];
+      const TensorSpec spec =
+          attention::slot_major_kv_spec(state.dtype, num_blocks * *config_.block_size, state.axes[0], state.axes[1]);
+      kv_[segment.states[i]] = device_.allocate_kv(spec, num_blocks, *config_.block_size);
+    }
+  }
+  const nn::Attention::Options& first = attention_layers_.front()->options();
+  for (const nn::Attention* layer : attention_layers_) {
+    if (layer->options().kv_heads != first.kv_heads || layer->options().window != first.window) {
+      throw_error(ErrorCode::kUnsupported, "layers with different KV heads or windows ({} and {}) are not built",
+                  layers_text(first), layers_text(layer->options()));
+    }
+  }
+  metadata_ = std::make_unique<attention::MetadataBuilder>(
+      device_, bucketer_,
+      attention::BuilderOptions{.block_size = *config_.block_size,
+                                .max_num_batched_tokens = *config_.max_num_batched_tokens,
+                                .max_num_seqs = *config_.max_num_seqs,
+                                .max_model_len = *config_.max_model_len,
+                                .dtype = *config_.dtype,
+                                .kv_heads = first.kv_heads,
+                                .window = first.window});
+}
+
+std::string SpyreModelRunner::layers_text(const nn::Attention::Options& o) {
+  return fmt::format("{} KV heads, window {}", o.kv_heads, o.window);
+}
+
+void SpyreModelRunner::copy_block(int32_t from, int32_t to) {
+  for (const auto& [layer, tensor] : kv_) device_.copy_kv_block(tensor, from, to);
+}
+
+void SpyreModelRunner::zero_block(int32_t block) {
+  for (const auto& [layer, tensor] : kv_) device_.zero_kv_block(tensor, block);
+}
+
+// ---------------------------------------------------------------- binding
+
+std::vector<Launch> SpyreModelRunner::bind(const nn::Trace& trace, const StepTensors& inputs,
+                                           std::vector<DeviceTensor>& outputs) {
+  // The last segment that reads each output; the trace's own outputs live on.
+  std::vector<std::vector<int32_t>> last_reader(trace.segments.size());
+  for (size_t s = 0; s < trace.segments.size(); ++s) last_reader[s].resize(trace.segments[s].graph.outputs.size(), -1);
+  for (size_t s = 0; s < trace.segments.size(); ++s) {
+    for (const nn::InputSource& source : trace.segments[s].inputs) {
+      if (source.from_segment) last_reader[source.segment][source.output] = static_cast<int32_t>(s);
+    }
+  }
+  constexpr int32_t kForever = 1 << 30;
+  for (const nn::InputSource& source : trace.outputs) last_reader[source.segment][source.output] = kForever;
+
+  std::vector<DeviceTensor> free;
+  auto take = [&](const TensorSpec& spec) {
+    const auto found = std::find_if(free.begin(), free.end(), [&](const auto& t) { return t->spec == spec; });
+    if (found == free.end()) return device_.allocate(spec, "activations");
+    DeviceTensor tensor = *found;
+    free.erase(found);
+    return tensor;
+  };
+  std::vector<Launch> launches;
+  for (size_t s = 0; s < trace.segments.size(); ++s) {
+    const nn::Segment& segment = trace.segments[s];
+    programs_.push_back(compile(segment.graph));
+    Launch launch{.program = programs_.back().get()};
+    for (const nn::InputSource& source : segment.inputs) {
+      if (source.from_segment) {
+        launch.inputs.push_back(launches[source.segment].outputs[source.output]);
+      } else if (source.step_input == StepInput::kBatch) {
+        launch.inputs.push_back(nullptr);
+      } else {
+        launch.inputs.push_back(inputs.at(source.step_input));
+      }
+    }
+    for (const nn::Parameter* parameter : segment.parameters) launch.parameters.push_back(weights_->tensor(*parameter));
+    for (const nn::Attention* layer : segment.states) launch.states.push_back(kv_.at(layer));
+    for (const TensorSpec& spec : launch.program->output_specs) launch.outputs.push_back(take(spec));
+    launches.push_back(std::move(launch));
+    for (size_t p = 0; p <= s; ++p) {
+      for (size_t o = 0; o < last_reader[p].size(); ++o) {
+        if (last_reader[p][o] == static_cast<int32_t>(s)) free.push_back(launches[p].outputs[o]);
+      }
+    }
+  }
+  for (const nn::InputSource& source : trace.outputs)
+    outputs.push_back(launches[source.segment].outputs[source.output]);
+  return launches;
+}
+
+SpyreModelRunner::BodyPlan& SpyreModelRunner::body(int64_t bucket) {
+  std::unique_ptr<BodyPlan>& plan = bodies_[bucket];
+  if (plan != nullptr) return *plan;
+  auto made = std::make_unique<BodyPlan>();
+  made->bucket = bucket;
+  made->trace = trace_body(bucket);
+  const TensorSpec ints = TensorSpec::plain(DType::kI32, {bucket});
+  made->token_ids = device_.allocate(ints, "step inputs");
+  made->positions = device_.allocate(ints, "step inputs");
+  made->slots = device_.allocate(ints, "step inputs");
+  std::vector<DeviceTensor> outputs;
+  made->launches = bind(made->trace,
+                        {{StepInput::kTokenIds, made->token_ids},
+                         {StepInput::kPositions, made->positions},
+                         {StepInput::kSlots, made->slots}},
+                        outputs);
+  made->hidden = outputs.at(0);
+  plan = std::move(made);
+  return *plan;
+}
+
+SpyreModelRunner::HeadPlan& SpyreModelRunner::head(int64_t bucket) {
+  std::unique_ptr<HeadPlan>& plan = heads_[bucket];
+  if (plan != nullptr) return *plan;
+  auto made = std::make_unique<HeadPlan>();
+  made->trace = trace_head(bucket);
+  const nn::Segment& first = made->trace.segments.at(0);
+  made->hidden = device_.allocate(compile(first.graph)->input_specs.at(0), "activations");
+  std::vector<DeviceTensor> outputs;
+  made->launches = bind(made->trace, {{StepInput::kHidden, made->hidden}}, outputs);
+  made->logits = outputs.at(0);
+  plan = std::move(made);
+  return *plan;
+}
+
+SpyreModelRunner::SelectPlan& SpyreModelRunner::select(int64_t body_bucket, int64_t head_bucket) {
+  std::unique_ptr<SelectPlan>& plan = selects_[{body_bucket, head_bucket}];
+  if (plan != nullptr) return *plan;
+  graph::Builder b("select_rows");
+  const auto hidden =
+      b.input("hidden", graph::Type::tensor(*config_.dtype, std::vector<int64_t>{body_bucket, model_->hidden_size()}));
+  const auto rows = b.input("rows", graph::Type::tensor(DType::kI32, std::vector<graph::Dim>{{head_bucket, true}}));
+  b.output(b.gather_rows(hidden, rows));
+  programs_.push_back(compile(b.finish()));
+  auto made = std::make_unique<SelectPlan>();
+  made->rows = device_.allocate(TensorSpec::plain(DType::kI32, {head_bucket}), "step inputs");
+  made->launch = {.program = programs_.back().get(),
+                  .inputs = {body(body_bucket).hidden, made->rows},
+                  .outputs = {head(head_bucket).hidden}};
+  plan = std::move(made);
+  return *plan;
+}
+
+// ---------------------------------------------------------------- running
+
+runner::WarmUpReport SpyreModelRunner::warm_up() {
+  SPYRE_CHECK(metadata_ != nullptr, "warm-up before the KV cache");
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t t = 0; t < token_ladder_.size(); ++t) {
+    body(token_ladder_[t]);
+    for (size_t r = 0; r <= t; ++r) select(token_ladder_[t], token_ladder_[r]);
+  }
+  if (settings_.record) {
+    for (const attention::Variant& variant : bucketer_.all_variants()) variants_.insert(variant);
+  }
+  warm_up_.compile_seconds = seconds_since(start);
+  warm_up_.programs_compiled = compiler_.artifacts();
+  warm_up_.variants_recorded = static_cast<int64_t>(variants_.size());
+
+  // One token through every kind of program: kernels allocate their per-thread memory, pages of the weights are
+  // touched.
+  const auto run_start = std::chrono::steady_clock::now();
+  const int32_t token = 0, position = 0, slot = -1, block = 0, row = 0, length = 1;
+  const int32_t query_start[] = {0, 1};
+  runner::ForwardBatch batch{
+      .token_ids = {&token, 1}, .positions = {&position, 1}, .slots = {&slot, 1}, .logits_rows = {&row, 1}};
+  batch.attention = {.block_size = *config_.block_size,
+                     .query_start = query_start,
+                     .seq_lens = {&length, 1},
+                     .block_table = {&block, 1},
+                     .max_blocks = 1};
+  runner::Logits logits;
+  warming_up_ = true;
+  forward(batch, logits);
+  warming_up_ = false;
+  warm_up_.execute_seconds = seconds_since(run_start);
+  device_.transfers() = {};
+  ready_ = true;
+  return warm_up_;
+}
+
+void SpyreModelRunner::record_variants(const attention::StepTables& tables) {
+  for (const attention::SequencePlan& sequence : tables.sequences) {
+    if (!variants_.insert(sequence.variant).second || !ready_) continue;
+    ++compiles_after_ready_;
+    if (settings_.record) {
+      log().warn("attention variant ({} query rows, {} blocks) compiled while serving", sequence.variant.query,
+                 sequence.variant.blocks);
+    }
+  }
+}
+
+void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& logits) {
+  const auto tokens = static_cast<int64_t>(batch.token_ids.size());
+  const auto rows = static_cast<int64_t>(batch.logits_rows.size());
+  const std::optional<int64_t> bucket = attention::round_up_in(token_ladder_, tokens);
+  SPYRE_CHECK(bucket.has_value() && tokens > 0, "{} tokens for buckets up to {}", tokens, token_ladder_.back());
+  BodyPlan& plan = body(*bucket);
+  device_.upload(plan.token_ids, batch.token_ids.data(), "token_ids", tokens);
+  device_.upload(plan.positions, batch.positions.data(), "positions", tokens);
+  device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
+  const attention::StepTables& tables = metadata_->build(batch.attention);
+  record_variants(tables);
+
+  step_launches_.assign(plan.launches.begin(), plan.launches.end());
+  step_rows_.assign(plan.launches.size(), tokens);
+  HeadPlan* head_plan = nullptr;
+  if (rows > 0) {
+    const int64_t head_bucket = *attention::round_up_in(token_ladder_, rows);
+    head_plan = &head(head_bucket);
+    SelectPlan& select_plan = select(*bucket, head_bucket);
+    device_.upload(select_plan.rows, batch.logits_rows.data(), "logits_rows", rows);
+    step_launches_.push_back(select_plan.launch);
+    step_launches_.insert(step_launches_.end(), head_plan->launches.begin(), head_plan->launches.end());
+    step_rows_.resize(step_launches_.size(), rows);
+  }
+  device_.run(step_launches_, step_rows_, &tables);
+  logits.vocab_size = model_->vocab_size();
+  logits.row_errors.clear();
+  logits.values.resize(static_cast<size_t>(rows * logits.vocab_size));
+  if (head_plan != nullptr) device_.download(head_plan->logits, logits.values.data(), "logits", rows);
+  if (!warming_up_ && device_.first_nonfinite_row(plan.hidden, tokens) >= 0) {
+    report_nonfinite(plan, tokens, tables, logits);
+  }
+}
+
+// Something went to infinity. The step is run again program by program (its stores write what they wrote before), to
+// name the first program after which each bad row is not finite.
+void SpyreModelRunner::report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
+                                        runner::Logits& logits) {
+  std::vector<bool> reported(static_cast<size_t>(rows), false);
+  for (size_t s = 0; s < plan.launches.size(); ++s) {
+    device_.run({&plan.launches[s], 1}, {&rows, 1}, &tables);
+    for (const DeviceTensor& output : plan.launches[s].outputs) {
+      for (int64_t row = device_.first_nonfinite_row(output, rows); row >= 0;
+           row = device_.first_nonfinite_row(output, rows, row + 1)) {
+        if (reported[row]) continue;
+        reported[row] = true;
+        const nn::Module* block = plan.trace.segments[s].block;
+        logits.row_errors.emplace_back(
+            row, fmt::format("a non-finite activation in {} ({}); try --dtype bfloat16",
+                             block ? block->path() : plan.trace.segments[s].graph.name, to_string(*config_.dtype)));
+      }
+    }
+  }
+}
+
+}  // namespace spyre::worker

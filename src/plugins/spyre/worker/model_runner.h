@@ -1,0 +1,105 @@
+// SpyreModelRunner: one model on one Spyre device. It traces the model at every bucket, compiles what it finds (equal
+// blocks share an artifact), places weights, KV cache and activations on the device, and runs steps.
+//
+// Owned by the runner::Worker; one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "nn/layers/attention.h"
+#include "nn/models/causal_lm.h"
+#include "platform/config.h"
+#include "plugins/spyre/attention/metadata_builder.h"
+#include "plugins/spyre/compiler/compiler.h"
+#include "plugins/spyre/device/device.h"
+#include "plugins/spyre/settings.h"
+#include "plugins/spyre/worker/weight_store.h"
+#include "runner/forward.h"
+
+namespace spyre::worker {
+
+class SpyreModelRunner final : public runner::ModelRunner {
+ public:
+  SpyreModelRunner(const platform::EngineConfig& config, const plugin::Settings& settings,
+                   std::shared_ptr<const formats::Checkpoint> checkpoint, std::unique_ptr<nn::CausalLM> model);
+
+  void load_model(const std::function<void(const runner::LoadProgress&)>& progress) override;
+  int64_t vocab_size() const override { return model_->vocab_size(); }
+  runner::KvCacheSpec kv_cache_spec() const override;
+  void initialize_kv_cache(int64_t num_blocks) override;
+  runner::WarmUpReport warm_up() override;
+  void forward(const runner::ForwardBatch& batch, runner::Logits& logits) override;
+  void copy_block(int32_t from, int32_t to) override;
+  void zero_block(int32_t block) override;
+  nlohmann::json report(const std::string& topic) const override;
+
+  // For tests: what moved, and what was compiled.
+  device::SoftwareDevice& device() { return device_; }
+  const compiler::Compiler& compiler() const { return compiler_; }
+  int64_t compiles_after_ready() const { return compiles_after_ready_; }
+
+ private:
+  // One bucket of the body, ready to run: its launches, and the tensors that steps write and read.
+  struct BodyPlan {
+    int64_t bucket = 0;
+    nn::Trace trace;
+    std::vector<device::Launch> launches;
+    device::DeviceTensor token_ids, positions, slots, hidden;
+  };
+  struct SelectPlan {  // hidden rows of a body bucket -> the rows of a head bucket
+    device::Launch launch;
+    device::DeviceTensor rows;
+  };
+  struct HeadPlan {
+    nn::Trace trace;
+    std::vector<device::Launch> launches;
+    device::DeviceTensor hidden, logits;
+  };
+  using StepTensors = std::map<nn::StepInput, device::DeviceTensor>;
+
+  nn::Trace trace_body(int64_t tokens) const;
+  nn::Trace trace_head(int64_t rows) const;
+  std::map<const nn::Parameter*, ParameterUse> parameter_uses();
+  // Binds every segment of |trace| to tensors; activations are reused when their last reader has run.
+  std::vector<device::Launch> bind(const nn::Trace& trace, const StepTensors& inputs,
+                                   std::vector<device::DeviceTensor>& outputs);
+  BodyPlan& body(int64_t bucket);
+  HeadPlan& head(int64_t bucket);
+  SelectPlan& select(int64_t body_bucket, int64_t head_bucket);
+  void record_variants(const attention::StepTables& tables);
+  void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
+                        runner::Logits& logits);
+  std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+  static std::string layers_text(const nn::Attention::Options& options);
+
+  platform::EngineConfig config_;
+  plugin::Settings settings_;
+  std::shared_ptr<const formats::Checkpoint> checkpoint_;
+  std::unique_ptr<nn::CausalLM> model_;
+  device::SoftwareDevice device_;
+  compiler::Compiler compiler_;
+  attention::Bucketer bucketer_;
+  std::vector<int64_t> token_ladder_;
+  std::unique_ptr<WeightStore> weights_;
+  std::vector<const nn::Attention*> attention_layers_;
+  std::map<const nn::Attention*, device::DeviceTensor> kv_;
+  int64_t num_blocks_ = 0;
+  std::unique_ptr<attention::MetadataBuilder> metadata_;
+  std::map<int64_t, std::unique_ptr<BodyPlan>> bodies_;
+  std::map<int64_t, std::unique_ptr<HeadPlan>> heads_;
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<SelectPlan>> selects_;
+  std::set<attention::Variant> variants_;
+  std::vector<std::shared_ptr<const device::Program>> programs_;  // whatever a launch points to
+  std::vector<device::Launch> step_launches_;                     // of the step being run
+  std::vector<int64_t> step_rows_;
+  bool ready_ = false, warming_up_ = false;
+  int64_t compiles_after_ready_ = 0;
+  runner::WarmUpReport warm_up_;
+};
+
+}  // namespace spyre::worker

@@ -16,8 +16,8 @@ void complete_attributes(Op& op) {
                                      [&](const NamedAttribute& attribute) { return attribute.name == def.name; });
     if (!present && def.default_value) op.attributes.push_back({std::string(def.name), *def.default_value});
   }
-  std::stable_sort(op.attributes.begin(), op.attributes.end(),
-                   [](const NamedAttribute& a, const NamedAttribute& b) { return a.name < b.name; });
+  std::sort(op.attributes.begin(), op.attributes.end(),
+            [](const NamedAttribute& a, const NamedAttribute& b) { return a.name < b.name; });
 }
 
 // A negative axis is recorded as the axis it means, so that equal graphs have equal text.

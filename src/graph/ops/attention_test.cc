@@ -1,4 +1,5 @@
 // kv_store.cc, attention.cc
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>

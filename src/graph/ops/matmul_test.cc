@@ -1,3 +1,6 @@
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "base/cpu.h"

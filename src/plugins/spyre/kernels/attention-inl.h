@@ -2,6 +2,11 @@
 // attention_<isa>.cc after both; internal linkage.
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__)
+// A tile reads as much of its operands as pack and put have written; gcc 12 cannot see that head_dim >= 1.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 #include "plugins/spyre/kernels/attention.h"
 #include "plugins/spyre/kernels/simd_math-inl.h"
 

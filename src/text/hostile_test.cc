@@ -99,8 +99,7 @@ std::vector<Case> cases() {
       {"vocab_huge_id", "/model/vocab/ab", 1e300, kCorrupt, "model"},
       {"vocab_half_id", "/model/vocab/ab", 1.5, kCorrupt, "model"},
       {"vocab_long_token", "/model/vocab", {{std::string(20000, 'a'), 0}}, kCorrupt, "20000 bytes"},
-      {"merge_unknown", "/model/merges", json::array({json::array({"a", "z"})}), kCorrupt,
-       "`z` out of vocabulary"},
+      {"merge_unknown", "/model/merges", json::array({json::array({"a", "z"})}), kCorrupt, "`z` out of vocabulary"},
       {"merge_product", "/model/merges", json::array({"b a"}), kCorrupt, "`ba` out of vocabulary"},
       {"merge_cycle", "/model/merges", json::array({"a b", "ab a"}), kCorrupt, "longer than any token"},
       {"merge_empty", "/model/merges", json::array({json::array({"a", ""})}), kCorrupt, "adds nothing"},
@@ -313,6 +312,26 @@ TEST(HostileRegex, ThatMatchesNothingEverywhere) {
     const auto ids = tokenizer.encode("abab");
     EXPECT_EQ(tokenizer.decode(ids).find('b') != std::string::npos, true) << pattern;
   }
+}
+
+TEST(HostileFile, ThatMakesTextsLongerTakesShorterOnes) {
+  json file = small();
+  file["normalizer"] = many("normalizers", replace("a", "aaaaaaaaaaaaaaa"), 2);  // 225 times; 32 MiB / 225 = 149130
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump());
+  EXPECT_EQ(tokenizer.encode("a").size(), 225u);
+  EXPECT_THROW(tokenizer.encode(std::string(149131, 'b')), Error);
+  EXPECT_EQ(tokenizer.encode(std::string(149130, 'b')).size(), 149130u);
+}
+
+TEST(HostileFile, WhoseTokensAreLongDecodesFewerOfThem) {
+  json file = small();
+  file["model"]["vocab"].erase("b");
+  file["model"]["vocab"][std::string(16000, 'x')] = 1;
+  file["model"]["merges"] = json::array();
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump());
+  EXPECT_EQ(tokenizer.decode(std::vector<TokenId>(100, 1)).size(), 100u * 16001u - 1u);
+  EXPECT_THROW(tokenizer.decode(std::vector<TokenId>(100000, 1)), Error);
+  EXPECT_EQ(tokenizer.decode(std::vector<TokenId>(100000, 0)).size(), 199999u);
 }
 
 TEST(HostileFile, TrainingSettingsAreIgnored) {

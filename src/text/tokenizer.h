@@ -64,7 +64,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // `text` is UTF-8 of at most 16 MiB; other bytes are kInvalidArgument with their offset.
+  // `text` is UTF-8 of at most 4 MiB (less where the model's normalizer can make a text much longer); other bytes are
+  // kInvalidArgument with their offset.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The text of `ids`. Ids out of the vocabulary give nothing; bytes that are no characters give U+FFFD.

@@ -19,8 +19,12 @@ use guarded::{GuardedNormalizer, GuardedPreTokenizer, TimeBudget};
 use model::{LoadedModel, SharedModel, ID_LIMIT};
 use stream::Stage;
 
-const TEXT_LIMIT: usize = 16 << 20; // bytes of one text; the library needs about 100 times as much while it works
-const IDS_LIMIT: usize = 16 << 20; // ids of one decode
+const TEXT_LIMIT: usize = 4 << 20; // bytes of one text
+                                   // Bytes that the pipeline could make of it. The library holds about 150 bytes for each while it works, a token for each
+                                   // in the worst case, so this is some 5 GB.
+const WORK_LIMIT: usize = 32 << 20;
+const DECODED_LIMIT: usize = 256 << 20; // bytes that decoding could give
+const IDS_LIMIT: usize = 4 << 20; // ids of one decode
 const ADDED_LIMIT: usize = 1 << 20; // added tokens
 const ADDED_TOKEN_LIMIT: usize = 4096; // bytes of one
 const STACK: usize = 16 << 20; // bytes for the thread that loads: its parsers recurse with the (bounded) nesting
@@ -40,6 +44,11 @@ pub struct Tokenizer {
     /// How many of those the post-processor adds by itself.
     forbidden_in_frame: usize,
     vocab_size: u32,
+    /// How many times longer than the text what the model sees can be.
+    growth: usize,
+    /// Bytes of the longest token, and how many times longer the decoder can make it.
+    longest_token: usize,
+    decoder_growth: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -61,14 +70,11 @@ impl Tokenizer {
     fn build(json: &[u8]) -> Result<Self> {
         let _budget = TimeBudget::for_text(json.len());
         let file = file::parse(json)?;
-        let LoadedModel { model, max_id, unknown } = model::load(file.model)?;
-        let normalizer = file.normalizer.map(pipeline::normalizer).transpose()?;
-        let pre_tokenizer = file.pre_tokenizer.map(pipeline::pre_tokenizer).transpose()?;
+        let LoadedModel { model, max_id, unknown, longest } = model::load(file.model)?;
+        let (normalizer, normalizer_growth) = file.normalizer.map(pipeline::normalizer).transpose()?.unzip();
+        let (pre_tokenizer, pre_growth) = file.pre_tokenizer.map(pipeline::pre_tokenizer).transpose()?.unzip();
         let post_processor = file.post_processor.map(pipeline::post_processor).transpose()?;
-        let (decoder, stages) = match file.decoder {
-            Some(raw) => pipeline::decoder(raw).map(|(d, s)| (Some(d), s))?,
-            None => (None, vec![Stage::JoinWithSpaces]),
-        };
+        let decoder = pipeline::decoder(file.decoder)?;
         let entries = file.added_tokens.unwrap_or_default();
         check_added_tokens(&entries, &model)?;
 
@@ -77,6 +83,7 @@ impl Tokenizer {
         let mut special_ids: Vec<u32> = special.iter().map(|e| e.id).collect();
         special_ids.sort_unstable();
         let forbidden = special.iter().filter(|e| Some(&e.content) != unknown.as_ref()).map(|e| e.id).collect();
+        let longest = entries.iter().map(|e| e.content.len()).max().unwrap_or(0).max(longest);
         let last_id = entries.iter().map(|e| e.id).max().max(max_id);
         let model = SharedModel { model: Arc::new(model), added: Arc::new(added) };
 
@@ -85,7 +92,7 @@ impl Tokenizer {
             tokenizer.with_normalizer(normalizer.clone()).map_err(library)?;
             tokenizer.with_pre_tokenizer(pre_tokenizer.clone());
             tokenizer.with_post_processor(post_processor.clone());
-            tokenizer.with_decoder(decoder.clone());
+            tokenizer.with_decoder(decoder.library.clone());
             let tokens = entries.iter().filter(|e| with_special || !e.special).map(added_token);
             tokenizer.add_tokens(tokens).map_err(library)?;
             Ok(tokenizer)
@@ -93,11 +100,14 @@ impl Tokenizer {
         let mut tokenizer = Tokenizer {
             parsing: assemble(true)?,
             plain: assemble(false)?,
-            stages,
+            stages: decoder.stages,
             special_ids,
             forbidden,
             forbidden_in_frame: 0,
             vocab_size: last_id.map_or(0, |id| id + 1),
+            growth: normalizer_growth.unwrap_or(1) * pre_growth.unwrap_or(1),
+            longest_token: longest + 1,
+            decoder_growth: decoder.growth,
         };
         // Shows at once whether the post-processor's ids are ids of this vocabulary.
         let frame = tokenizer.encode("", EncodeOptions { add_special: true, parse_special: true })?;
@@ -106,8 +116,9 @@ impl Tokenizer {
     }
 
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
-        if text.len() > TEXT_LIMIT {
-            return Err(Failure::argument(format!("the text has {} bytes; the limit is {TEXT_LIMIT}", text.len())));
+        let limit = TEXT_LIMIT.min(WORK_LIMIT / self.growth);
+        if text.len() > limit {
+            return Err(Failure::argument(format!("the text has {} bytes; the limit is {limit}", text.len())));
         }
         let _budget = TimeBudget::for_text(text.len());
         let tokenizer = if options.parse_special { &self.parsing } else { &self.plain };
@@ -139,6 +150,14 @@ impl Tokenizer {
         }
         if ids.is_empty() {
             return Ok(String::new());
+        }
+        // An upper bound first: it is cheap, and real tokenizers stay below it.
+        let limit = DECODED_LIMIT / self.decoder_growth;
+        if ids.len() * self.longest_token > limit {
+            let bytes: usize = ids.iter().filter_map(|id| self.token(*id)).map(|t| t.len() + 1).sum();
+            if bytes > limit {
+                return Err(Failure::argument(format!("{} ids are {bytes} bytes; the limit is {limit}", ids.len())));
+            }
         }
         self.parsing.decode(ids, skip_special).map_err(library)
     }

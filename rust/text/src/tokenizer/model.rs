@@ -65,6 +65,8 @@ pub struct LoadedModel {
     pub max_id: Option<u32>,
     /// The token for text that the vocabulary does not cover.
     pub unknown: Option<String>,
+    /// Bytes of the longest token.
+    pub longest: usize,
 }
 
 pub fn load(raw: &RawValue) -> Result<LoadedModel> {
@@ -101,6 +103,7 @@ fn library(e: tokenizers::Error) -> Failure {
 struct Vocab {
     ids: AHashMap<String, u32>,
     max_id: Option<u32>,
+    longest: usize,
 }
 
 impl<'de> Deserialize<'de> for Vocab {
@@ -114,6 +117,7 @@ impl<'de> Deserialize<'de> for Vocab {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Vocab, A::Error> {
                 let mut ids: AHashMap<String, u32> = AHashMap::new();
                 let mut seen = IdSet::default();
+                let mut longest = 0;
                 while let Some((token, id)) = map.next_entry::<String, u64>()? {
                     if id >= ID_LIMIT as u64 {
                         let t = quoted(&token);
@@ -124,6 +128,7 @@ impl<'de> Deserialize<'de> for Vocab {
                         let n = token.len();
                         return Err(de::Error::custom(format!("token {t} has {n} bytes; the limit is {TOKEN_LIMIT}")));
                     }
+                    longest = longest.max(token.len());
                     if !seen.insert(id as u32) {
                         return Err(de::Error::custom(format!("token {} has id {id}, which is taken", quoted(&token))));
                     }
@@ -131,7 +136,7 @@ impl<'de> Deserialize<'de> for Vocab {
                         return Err(de::Error::custom(format!("one token has two ids, {old} and {id}")));
                     }
                 }
-                Ok(Vocab { ids, max_id: seen.max })
+                Ok(Vocab { ids, max_id: seen.max, longest })
             }
         }
         deserializer.deserialize_map(VocabVisitor)
@@ -202,7 +207,7 @@ impl<'de> Deserialize<'de> for Merge {
 
 fn load_bpe(file: BpeFile) -> Result<LoadedModel> {
     let prefix = file.continuing_subword_prefix.as_deref().unwrap_or("");
-    let longest = file.vocab.ids.keys().map(String::len).max().unwrap_or(0);
+    let longest = file.vocab.longest;
     let mut merges = Vec::with_capacity(file.merges.len());
     for (rank, Merge(a, b)) in file.merges.into_iter().enumerate() {
         let broken = |what: &str| {
@@ -234,7 +239,7 @@ fn load_bpe(file: BpeFile) -> Result<LoadedModel> {
         builder = builder.end_of_word_suffix(t);
     }
     let model = ModelWrapper::BPE(builder.build().map_err(library)?);
-    Ok(LoadedModel { model, max_id, unknown: file.unk_token })
+    Ok(LoadedModel { model, max_id, unknown: file.unk_token, longest })
 }
 
 fn check_unknown(token: &Option<String>, vocab: &Vocab) -> Result<()> {
@@ -265,7 +270,7 @@ fn load_word_piece(file: WordPieceFile) -> Result<LoadedModel> {
     }
     let unknown = Some(file.unk_token.clone());
     check_unknown(&unknown, &file.vocab)?;
-    let max_id = file.vocab.max_id;
+    let (max_id, longest) = (file.vocab.max_id, file.vocab.longest);
     let model = WordPieceBuilder::new()
         .vocab(file.vocab.ids)
         .unk_token(file.unk_token)
@@ -273,7 +278,7 @@ fn load_word_piece(file: WordPieceFile) -> Result<LoadedModel> {
         .max_input_chars_per_word(file.max_input_chars_per_word)
         .build()
         .map_err(library)?;
-    Ok(LoadedModel { model: ModelWrapper::WordPiece(model), max_id, unknown })
+    Ok(LoadedModel { model: ModelWrapper::WordPiece(model), max_id, unknown, longest })
 }
 
 #[derive(Deserialize)]
@@ -283,10 +288,10 @@ struct WordLevelFile {
 }
 
 fn load_word_level(file: WordLevelFile) -> Result<LoadedModel> {
-    let max_id = file.vocab.max_id;
+    let (max_id, longest) = (file.vocab.max_id, file.vocab.longest);
     let unknown = Some(file.unk_token.clone());
     let model = WordLevelBuilder::new().vocab(file.vocab.ids).unk_token(file.unk_token).build().map_err(library)?;
-    Ok(LoadedModel { model: ModelWrapper::WordLevel(model), max_id, unknown })
+    Ok(LoadedModel { model: ModelWrapper::WordLevel(model), max_id, unknown, longest })
 }
 
 #[derive(Deserialize)]
@@ -311,8 +316,9 @@ fn load_unigram(file: UnigramFile) -> Result<LoadedModel> {
             return Err(Failure::corrupt(format!("token {} is there twice; its second id is {id}", quoted(token))));
         }
     }
+    let longest = file.vocab.iter().map(|(t, _)| t.len()).max().unwrap_or(0);
     let unknown = file.unk_id.and_then(|id| file.vocab.get(id)).map(|(t, _)| t.clone());
     let model = Unigram::from(file.vocab, file.unk_id, file.byte_fallback.unwrap_or(false)).map_err(library)?;
     let max_id = (count as u32).checked_sub(1);
-    Ok(LoadedModel { model: ModelWrapper::Unigram(model), max_id, unknown })
+    Ok(LoadedModel { model: ModelWrapper::Unigram(model), max_id, unknown, longest })
 }

@@ -48,11 +48,13 @@ struct Walk {
     known: &'static [&'static str],
     components: usize,
     growth: usize,
+    /// Growth by Unicode normalisation, which happens once however often it is asked for.
+    unicode_growth: usize,
 }
 
 impl Walk {
     fn new(section: &'static str, children: &'static str, known: &'static [&'static str]) -> Self {
-        Walk { section, children, known, components: 0, growth: 1 }
+        Walk { section, children, known, components: 0, growth: 1, unicode_growth: 1 }
     }
     fn read(&self, raw: &RawValue) -> Result<Value> {
         if raw.get().len() > SECTION_LIMIT {
@@ -103,6 +105,9 @@ impl Walk {
         }
         Ok(())
     }
+    fn total_growth(&self) -> usize {
+        self.growth * self.unicode_growth
+    }
     fn text<'v>(&self, object: &'v Map<String, Value>, key: &str) -> Result<&'v str> {
         object.get(key).and_then(Value::as_str).ok_or_else(|| self.corrupt(&format!("no string {}", quoted(key))))
     }
@@ -149,10 +154,12 @@ fn replacement_growth(pattern: (&str, bool), content: &str) -> usize {
 
 // ---- normalizer ----------------------------------------------------------------------------------------------------
 
-pub fn normalizer(raw: &RawValue) -> Result<GuardedNormalizer> {
+/// The normalizer, and how many times longer it can make a text.
+pub fn normalizer(raw: &RawValue) -> Result<(GuardedNormalizer, usize)> {
     let mut walk = Walk::new("normalizer", "normalizers", &NORMALIZERS);
     let value = walk.read(raw)?;
-    normalizer_part(&mut walk, &value, 0)
+    let normalizer = normalizer_part(&mut walk, &value, 0)?;
+    Ok((normalizer, walk.total_growth()))
 }
 
 fn normalizer_part(walk: &mut Walk, value: &Value, depth: usize) -> Result<GuardedNormalizer> {
@@ -167,7 +174,14 @@ fn normalizer_part(walk: &mut Walk, value: &Value, depth: usize) -> Result<Guard
             walk.grow(replacement_growth(pattern, content))?;
             return Ok(GuardedNormalizer::Replace { pattern: regex(pattern)?, content: content.into() });
         }
-        "Prepend" => drop(walk.short(object, "prepend")?),
+        // Once for each piece between added tokens, so maybe once per character.
+        "Prepend" => {
+            let length = walk.short(object, "prepend")?.len();
+            walk.grow(length + 1)?;
+        }
+        // U+FDFA, 3 bytes, becomes 33.
+        "NFKC" | "NFKD" => walk.unicode_growth = 11,
+        "NFC" | "NFD" | "Lowercase" | "BertNormalizer" => walk.unicode_growth = walk.unicode_growth.max(3),
         "ByteLevel" => walk.grow(2)?,
         _ => {}
     }
@@ -176,10 +190,12 @@ fn normalizer_part(walk: &mut Walk, value: &Value, depth: usize) -> Result<Guard
 
 // ---- pre-tokenizer -------------------------------------------------------------------------------------------------
 
-pub fn pre_tokenizer(raw: &RawValue) -> Result<GuardedPreTokenizer> {
+/// The pre-tokenizer, and how many times longer it can make a text.
+pub fn pre_tokenizer(raw: &RawValue) -> Result<(GuardedPreTokenizer, usize)> {
     let mut walk = Walk::new("pre_tokenizer", "pretokenizers", &PRE_TOKENIZERS);
     let value = walk.read(raw)?;
-    pre_tokenizer_part(&mut walk, &value, 0)
+    let pre_tokenizer = pre_tokenizer_part(&mut walk, &value, 0)?;
+    Ok((pre_tokenizer, walk.total_growth()))
 }
 
 fn pre_tokenizer_part(walk: &mut Walk, value: &Value, depth: usize) -> Result<GuardedPreTokenizer> {
@@ -202,6 +218,7 @@ fn pre_tokenizer_part(walk: &mut Walk, value: &Value, depth: usize) -> Result<Gu
                 return Ok(GuardedPreTokenizer::Gpt2 { pattern: regex((GPT2_PATTERN, true))?, add_prefix_space });
             }
         }
+        "Metaspace" => walk.grow(4)?, // a space becomes 3 bytes, and each piece may get one in front
         _ => {}
     }
     Ok(GuardedPreTokenizer::Library(walk.library(value)?))
@@ -252,13 +269,24 @@ fn check_template(walk: &Walk, object: &Map<String, Value>) -> Result<()> {
 
 // ---- decoder -------------------------------------------------------------------------------------------------------
 
-/// The library's decoder, and the same as stages that can be fed token by token.
-pub fn decoder(raw: &RawValue) -> Result<(DecoderWrapper, Vec<Stage>)> {
+pub struct LoadedDecoder {
+    pub library: Option<DecoderWrapper>,
+    /// The same, to be fed token by token.
+    pub stages: Vec<Stage>,
+    /// How many times longer it can make a token.
+    pub growth: usize,
+}
+
+pub fn decoder(raw: Option<&RawValue>) -> Result<LoadedDecoder> {
+    let Some(raw) = raw else {
+        return Ok(LoadedDecoder { library: None, stages: vec![Stage::JoinWithSpaces], growth: 2 });
+    };
     let mut walk = Walk::new("decoder", "decoders", &DECODERS);
     let value = walk.read(raw)?;
     let mut stages = Vec::new();
     decoder_part(&mut walk, &value, 0, &mut stages)?;
-    Ok((walk.library(&value)?, stages))
+    // A bad byte becomes a U+FFFD of 3 bytes, an empty WordPiece token a space.
+    Ok(LoadedDecoder { library: Some(walk.library(&value)?), stages, growth: 3 * walk.total_growth() })
 }
 
 fn decoder_part(walk: &mut Walk, value: &Value, depth: usize, stages: &mut Vec<Stage>) -> Result<()> {

@@ -24,10 +24,6 @@ struct AmxTiles {
   // In each call: another library in this thread (a framework's own kernels) may have configured or released the tiles.
   static void configure() { __asm__ volatile("ldtilecfg %0" : : "m"(kEightFullTiles)); }
   template <int t>
-  static inline __attribute__((always_inline)) void zero() {
-    __asm__ volatile("tilezero %%tmm%c0" : : "i"(t));
-  }
-  template <int t>
   static inline __attribute__((always_inline)) void load(const void* p, int64_t stride) {
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(t) : "memory");
   }

@@ -1,18 +1,19 @@
 // The GEMM on fused multiply-adds, written once over a class of 16 fp32 lanes (V) and compiled in each instruction
-// set's own file, which includes this inside an anonymous namespace. No includes here, and nothing with external
-// linkage.
+// set's own file, which includes this in an anonymous namespace. No includes, and nothing with external linkage.
 //
-// V has: zero, load, store (fp32, 16 lanes), broadcast(const float*), fma(a, b, c), add, load_f16(const uint16_t*),
-// Raw load_raw(const uint16_t*) (16 bf16 pairs), even(Raw), odd(Raw), store_f16, store_bf16; and
-//   kMaxRows             rows of the register tile
-//   columns_for(rows)    its width in 16-column vectors: rows * width accumulators + width weights + 1 fit the
-//   registers kWidenRows           from this many rows on a panel is first widened to fp32 scratch
+// V has
+// - zero, load and store (16 fp32), broadcast(const float*), fma(a, b, c), add;
+// - load_f16(const uint16_t*), store_f16, store_bf16;
+// - Raw load_raw(const uint16_t*): 16 bf16 pairs as they lie; even(Raw) and odd(Raw): one of each pair, widened;
+// - kMaxRows, the rows of a register tile, and columns_for(rows), its width in 16-column vectors: rows x width
+//   accumulators, width weights and one broadcast fit the registers; kMaxEvenOddRows and even_odd_columns_for are
+//   the same for `tile`, which has two accumulators per element.
 //
-// Blocking. Rows in blocks of at most 96 (96 x 768 fp32 of `a` = 288 KiB), K in blocks of at most 768 (one panel block
-// is 96 KiB of 16-bit weights, kept in L2 while the row tiles advance), columns in strips of four panels when there are
-// several K blocks, so that their fp32 partial sums (96 KiB) stay in L2 too. `a` is converted once per row block and
-// strip; with one K block (K <= 768) the strip is all columns. A single row tile has nothing to reuse a panel block
-// for: its K block is as long as the scratch allows.
+// Blocking. Rows in blocks of at most 96 (96 x 768 fp32 of `a` = 288 KiB), K in blocks of at most 768 (a panel block
+// is 96 KiB of 16-bit weights, kept in L2 while the row tiles advance), columns in strips of four panels when there
+// are several K blocks, so that their fp32 partial sums (96 KiB) stay in L2 too. `a` is widened once per row block
+// and strip; with one K block (K <= 768) the strip is all columns. A single row tile has nothing to reuse a panel
+// block for: its K block is as long as the scratch allows.
 
 constexpr int64_t kRowBlock = 96;
 constexpr int64_t kKBlock = 768;

@@ -8,6 +8,8 @@ namespace {
 #define SPYRE_INLINE static inline __attribute__((always_inline))
 
 typedef float Float4 __attribute__((vector_size(16)));
+typedef uint16_t Half4 __attribute__((vector_size(8)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
 typedef uint32_t Word4 __attribute__((vector_size(16)));
 
 SPYRE_INLINE Float4 load4(const void* p) {
@@ -21,23 +23,26 @@ SPYRE_INLINE Word4 load_words(const void* p) {
   return v;
 }
 SPYRE_INLINE Word4 widen4(const uint16_t* p) {
-  return Word4{p[0], p[1], p[2], p[3]};
+  Half4 h;
+  __builtin_memcpy(&h, p, 8);
+  return __builtin_convertvector(h, Word4);
 }
 SPYRE_INLINE Word4 select(Word4 mask, Word4 yes, Word4 no) {
   return (mask & yes) | (~mask & no);
 }
 
-// f16 to fp32 on four lanes. A subnormal half is an integer times 2^-24: both the conversion and the product are exact,
-// and no fp32 subnormal appears on the way (denormals-are-zero is on).
+// f16 to fp32 on four lanes. The exponent moves from bias 15 to 127 by adding 112; infinity and NaN go on to 255 by
+// adding 112 once more. A subnormal half m * 2^-24 is read as 2^-14 * (1 + m / 1024), and 2^-14 taken off again: exact,
+// and no fp32 subnormal appears on the way (denormals-are-zero is on). Signed compares: SSE has no others.
 SPYRE_INLINE Float4 f16_to_f32x4(Word4 h) {
   const Word4 sign = (h & 0x8000u) << 16;
   const Word4 magnitude = h & 0x7fffu;
-  const Word4 normal = (magnitude << 13) + (112u << 23);
-  const Word4 special = (magnitude << 13) | 0x7f800000u | ((Word4)((magnitude & 0x3ffu) != 0u) & 0x400000u);
-  const Float4 scaled = __builtin_convertvector((magnitude & 0x3ffu), Float4) * 0x1p-24f;
-  const Word4 is_small = (Word4)(magnitude < 0x400u);
-  const Word4 is_special = (Word4)(magnitude >= 0x7c00u);
-  return (Float4)(select(is_special, special, select(is_small, (Word4)scaled, normal)) | sign);
+  const Word4 shifted = magnitude << 13;
+  const Word4 is_small = (Word4)((Int4)magnitude < 0x400);
+  const Word4 is_special = (Word4)((Int4)magnitude > 0x7bff);
+  const Word4 normal = shifted + (112u << 23) + (is_special & (112u << 23));
+  const Word4 small = (Word4)((Float4)(shifted + (113u << 23)) - 0x1p-14f);
+  return (Float4)(select(is_small, small, normal) | sign);
 }
 
 SPYRE_INLINE uint16_t f32_to_bf16_word(uint32_t x) {

@@ -3,10 +3,10 @@
 // Included inside an anonymous namespace. No includes here, and nothing with external linkage.
 //
 // Tiles has, for tile registers t = 0..7 of 16 rows x 64 bytes:
-//   configure()                       before the first use in a call
-//   zero<t>(), load<t>(p, stride), store<t>(p, stride)   stride in bytes
-//   dot<c, a, b>()                    c += a x b: 16 rows of 32 bf16 by 16 pair rows of 16 columns, in the `tile` order
-//   store_bf16(const float*, uint16_t*)                  16 values rounded
+// - configure(), before the first use in a call;
+// - load<t>(p, stride) and store<t>(p, stride), stride in bytes;
+// - dot<c, a, b>(): c += a x b, 16 rows of 32 bf16 by 16 pair rows of 16 columns, in the `tile` order;
+// - store_bf16(const float*, uint16_t*): 16 values rounded.
 //
 // Register block: 2 x 2 result tiles (0-3), two of `a` (4, 5), two of the weight (6, 7): four products per four loads.
 // The weight comes straight from the panel: 16 pair rows, 256 bytes apart, are a tile. `a` is packed [rows / 16][k /

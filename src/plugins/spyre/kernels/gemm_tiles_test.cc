@@ -21,10 +21,6 @@ uint16_t word(const Tile& t, int row, int i) {
 struct EmulatedTiles {
   static void configure() { configured = true; }
   template <int t>
-  static void zero() {
-    std::memset(&tiles[t], 0, sizeof(Tile));
-  }
-  template <int t>
   static void load(const void* p, int64_t stride) {
     ASSERT_TRUE(configured);
     for (int r = 0; r < 16; ++r) std::memcpy(tiles[t].bytes[r], static_cast<const char*>(p) + r * stride, 64);

@@ -18,11 +18,12 @@ constexpr int kMostRows = 6;
 template <typename Dot>
 constexpr int kTileRows = Dot::kAccumulatorVecs < kMostRows ? Dot::kAccumulatorVecs : kMostRows;
 
-// Sixteen-column vectors of a tile of R rows: as many as the registers hold, 4, 2 or 1.
+// Sixteen-column vectors of a tile of R rows: as many as the registers hold, 4, 2 or 1. With few registers gcc spills
+// one of 3 x 2 vectors, which costs more than a narrower tile.
 template <typename Dot, int R>
-constexpr int kTileVecs = R * 4 <= Dot::kAccumulatorVecs   ? 4
-                          : R * 2 <= Dot::kAccumulatorVecs ? 2
-                                                           : 1;
+constexpr int kTileVecs = R * 4 <= Dot::kAccumulatorVecs                                  ? 4
+                          : R * 2 <= Dot::kAccumulatorVecs - (kAccumulators < 12 ? 1 : 0) ? 2
+                                                                                          : 1;
 
 // Up to R rows that see at least one key of a step.
 struct Block {
@@ -42,7 +43,9 @@ struct Block {
 SPYRE_INLINE void prefetch(const uint16_t* ahead, int64_t words) {
   for (int64_t i = 0; i < words; i += 32) __builtin_prefetch(ahead + i);
 }
-constexpr int64_t kPrefetchUnits = 16;  // between two bursts; a multiple of what a tile takes at once
+// Units between two bursts: one KiB, or what the order takes at once.
+template <typename Dot>
+constexpr int64_t kPrefetchUnits = 8 / Dot::kKeysPerUnit > Dot::kGroupUnits ? 8 / Dot::kKeysPerUnit : Dot::kGroupUnits;
 
 // c += a times units [0, units) of the stick at b, asking meanwhile for the same place of the stick at `ahead` (or
 // null).
@@ -50,8 +53,8 @@ template <typename Dot, int R, int NV>
 SPYRE_INLINE void run_ahead(const typename Dot::A* a, int64_t lda, const uint16_t* b, int64_t units,
                             const uint16_t* ahead, Vec (&c)[R][NV]) {
   if (ahead == nullptr) return Dot::run(a, lda, b, 0, units, c);
-  for (int64_t u = 0; u < units; u += kPrefetchUnits) {
-    const int64_t last = u + kPrefetchUnits < units ? u + kPrefetchUnits : units;
+  for (int64_t u = 0; u < units; u += kPrefetchUnits<Dot>) {
+    const int64_t last = u + kPrefetchUnits<Dot> < units ? u + kPrefetchUnits<Dot> : units;
     prefetch(ahead + u * 64 * Dot::kKeysPerUnit, (last - u) * 64 * Dot::kKeysPerUnit);
     Dot::run(a, lda, b, u, last, c);
   }
@@ -134,6 +137,12 @@ SPYRE_TILE void block_maxima(const AttendCall& call, const Block& block, float (
   }
 }
 
+// exp of a score less the maximum. A NaN among these was made by an instruction or came from a 16-bit word: the low
+// bits of its payload, which scale_by_power would add to the exponent, are 0, so it needs no select to stay a NaN.
+SPYRE_INLINE Vec exp_of_score(Vec x) {
+  return select(less(x, set1(math::kExpLowest)), zero(), exp_in_range(x));
+}
+
 // p = round16(exp(s - m)), 0 where masked; the state's l and m; what acc is multiplied by: exp(-infinity) = 0 in an
 // empty state. Where m is -infinity or NaN, a visible key has made the row NaN, so the NaN of -infinity - -infinity
 // changes nothing.
@@ -151,7 +160,7 @@ SPYRE_TILE void block_weights(const AttendCall& call, const Block& block, float 
     Vec sum = zero();
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-      sum = sum + Dot::put(p[r], v * 16, exp_not_positive(load(s[r] + v * 16) - largest));
+      sum = sum + Dot::put(p[r], v * 16, exp_of_score(load(s[r] + v * 16) - largest));
     }
     shrink[r] = fall[r];
     call.state.l[row] = call.state.l[row] * shrink[r] + sum_tree(sum);

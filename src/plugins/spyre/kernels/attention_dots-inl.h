@@ -46,6 +46,31 @@ SPYRE_INLINE void add_zero(Vec (&c)[R][NV], int r) {
   for (int v = 0; v < NV; ++v) c[r][v] = c[r][v] + zero();
 }
 
+// c[r][v] = fma(a[r * lda], w(v), c[r][v]): one k of a tile. With registers to spare every w stays while a row's number
+// is broadcast once; otherwise one w at a time.
+template <typename Element, int R, int NV, typename W>
+SPYRE_INLINE void multiply_add(const float* a, int64_t lda, W w, Vec (&c)[R][NV]) {
+  const auto fma = [](Vec x, Vec y, Vec z) { return Element::kIsBf16 ? fma_bf16(x, y, z) : fma_f16(x, y, z); };
+  if constexpr (kAccumulators >= 24) {
+    Vec kept[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) kept[v] = w(v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec s = set1(a[r * lda]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) c[r][v] = fma(s, kept[v], c[r][v]);
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const Vec one = w(v);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) c[r][v] = fma(set1(a[r * lda]), one, c[r][v]);
+    }
+  }
+}
+
 // Units before the common ones, the common ones, and those behind: the shape of run_masked for the orders without
 // groups.
 template <typename Dot, int R, int NV>
@@ -66,6 +91,7 @@ struct SequentialDot {
   using Element = F16;
   using A = float;
   static constexpr int kKeysPerUnit = 1;
+  static constexpr int kGroupUnits = 1;
   static constexpr int kAccumulatorVecs = kAccumulators;
   static SPYRE_INLINE int64_t units(int64_t d) { return d; }
   static SPYRE_INLINE void pack(const uint16_t* q, int64_t d, A* out) {
@@ -80,15 +106,7 @@ struct SequentialDot {
   static SPYRE_INLINE void run(const A* a, int64_t lda, const uint16_t* b, int64_t first, int64_t last,
                                Vec (&c)[R][NV]) {
     for (int64_t u = first; u < last; ++u) {
-      Vec w[NV];
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) w[v] = F16::load(b + u * 64 + v * 16);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const Vec s = set1(a[r * lda + u]);
-#pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v] = fma_f16(s, w[v], c[r][v]);
-      }
+      multiply_add<F16>(a + u, lda, [&](int v) { return F16::load(b + u * 64 + v * 16); }, c);
     }
   }
   template <int R, int NV>
@@ -131,18 +149,11 @@ struct WidePairs {
   // c += a[.][k] times the even or odd elements of unit u. Loading the stick twice leaves registers for the tile.
   template <bool kOdd, int R, int NV>
   static SPYRE_INLINE void half(const A* a, int64_t lda, const uint16_t* b, int64_t u, Vec (&c)[R][NV]) {
-    Vec w[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
+    const auto w = [&](int v) {
       const Pairs pairs = load_pairs(b + u * 128 + v * 32);
-      w[v] = kOdd ? odd_of(pairs) : even_of(pairs);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec s = set1(a[r * lda + 2 * u + (kOdd ? 1 : 0)]);
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) c[r][v] = fma_bf16(s, w[v], c[r][v]);
-    }
+      return kOdd ? odd_of(pairs) : even_of(pairs);
+    };
+    multiply_add<Bf16>(a + 2 * u + (kOdd ? 1 : 0), lda, w, c);
   }
   template <bool kOdd, int R, int NV>
   static SPYRE_INLINE void masked_half(const A* a, int64_t lda, const uint16_t* b, int u, const int* lo, const int* hi,
@@ -165,6 +176,7 @@ struct WidePairs {
 };
 
 struct PairDot : WidePairs {
+  static constexpr int kGroupUnits = 1;
   static constexpr int kAccumulatorVecs = kAccumulators;
   static SPYRE_INLINE int64_t units(int64_t d) { return (d + 1) / 2; }
   static SPYRE_INLINE void pack(const uint16_t* q, int64_t d, A* out) { pack_padded(q, d, d, out); }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kNotDrawn = -1;  // stands for a token of an outstanding ticket
 
-const InputBatchLimits& checked(const InputBatchLimits& limits) {
+InputBatchLimits checked(const InputBatchLimits& limits) {
   const auto at_least = [](std::string_view name, int64_t value, int64_t least) {
     if (value < least) throw_error(ErrorCode::kInvalidArgument, "{} is {}; at least {} is needed", name, value, least);
   };

@@ -2,6 +2,7 @@
 // same checks. Key names: ggml's GGUF specification, "llama" architecture.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 

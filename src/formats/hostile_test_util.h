@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <span>
 #include <sstream>
 #include <string>

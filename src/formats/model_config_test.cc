@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "formats/gguf.h"
 #include "formats/hostile_test_util.h"
 
@@ -254,6 +257,30 @@ TEST(ModelConfig, GgufKeysGiveWhatTheFolderSays) {
   EXPECT_EQ(gguf.eos_token_ids, hf.eos_token_ids);
   EXPECT_EQ(gguf.bos_token_id, hf.bos_token_id);
   EXPECT_EQ(gguf.dtype, std::nullopt);  // its matrices have several types
+}
+
+// The fuzzers' seed has 8 factors, all 1, as its only rope_freqs.weight.
+TEST(ModelConfig, GgufRopeFactorsComeFromTheirTensor) {
+  std::string bytes = slurp(std::string(SPYRE_TEST_DATA) + "/fuzz/gguf/good-llama.gguf");
+  const auto parsed = [&] { return GgufFile::from_bytes(testing::bytes_of(bytes), "seed.gguf"); };
+  const uint64_t offset = parsed()->find_tensor("rope_freqs.weight")->offset;
+  const float changed = 8.5f;
+  std::memcpy(bytes.data() + offset + 4, &changed, 4);
+  const ModelConfig config = model_config_from_gguf(*parsed());
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.rope_freq_factors, (std::vector<float>{1, 8.5f, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(config.rope.type, "default");
+
+  for (const float bad : {0.0f, -1.0f, std::nanf(""), INFINITY}) {
+    std::memcpy(bytes.data() + offset + 4, &bad, 4);
+    testing::expect_refused([&](std::span<const std::byte>) { model_config_from_gguf(*parsed()); }, bytes,
+                            "tensor 'rope_freqs.weight': element 1 is ");
+  }
+  // One head of 32 in place of two of 16 wants 16 factors.
+  const std::string key = "llama.attention.head_count";
+  bytes[bytes.find(key) + key.size() + 4] = 1;
+  testing::expect_refused([&](std::span<const std::byte>) { model_config_from_gguf(*parsed()); }, bytes,
+                          "'rope_freqs.weight' is F32 with 8 elements, not F32 with 16");
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "formats/safetensors.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "formats/bytes.h"

@@ -75,6 +75,10 @@ SPYRE_TILE void sequential_tile(const float* a, int64_t lda, const typename B::E
   }
   for (int64_t i = 0; i < k; ++i) {
     V w[C];
+    if constexpr (C == 4 && sizeof(typename B::Element) == 2 && R > 1) {
+      __builtin_prefetch(b + 64 * 32);
+      __builtin_prefetch(b + 64 * 32 + 32);
+    }
     SPYRE_UNROLL
     for (int j = 0; j < C; ++j) w[j] = B::load(b + j * B::kPerVector);
     SPYRE_UNROLL

@@ -2,7 +2,8 @@
 // are compared with, not a way to serve: one thread, loops written to be read.
 //
 // dtype float32 (the default) keeps every value in fp32 whatever the checkpoint's type; float16 and bfloat16 run in
-// exact mode, with every rounding and order of docs/numerics.md. Any block size from 1 on.
+// exact mode, with every rounding and order of docs/numerics.md. Block-quantised weights are rounded to f16 in either.
+// Any block size from 1 on.
 #pragma once
 
 #include "platform/platform.h"

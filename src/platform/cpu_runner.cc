@@ -74,7 +74,18 @@ void HostWeights::accept(const nn::Parameter& parameter, nn::HostTensor weights)
   SPYRE_CHECK(weights.shape == parameter.type.extents(), "{}", parameter.name);
   const bool as_it_is = weights.dtype == DType::kF32 && weights.contiguous();
   nn::HostTensor& kept = tensors_[&parameter] = as_it_is ? std::move(weights) : to_fp32(weights);
+  if (as_it_is && is_quantised(parameter)) {
+    float* values = kept.as<float>();
+    for (int64_t i = 0; i < kept.elements(); ++i) values[i] = f16_to_f32(f32_to_f16(values[i]));
+  }
   bytes_ += static_cast<int64_t>(kept.bytes());
+}
+
+bool HostWeights::is_quantised(const nn::Parameter& parameter) const {
+  return std::any_of(parameter.sources.begin(), parameter.sources.end(), [this](const nn::WeightSource& source) {
+    const formats::TensorInfo* tensor = checkpoint_.find(source.name);
+    return tensor != nullptr && tensor->storage.starts_with('Q');  // Q4_0, Q4_1, Q8_0
+  });
 }
 
 Array HostWeights::array(const nn::Parameter& parameter) const {
@@ -92,7 +103,8 @@ CpuModelRunner::CpuModelRunner(const EngineConfig& config, std::shared_ptr<const
     : config_(config),
       checkpoint_(std::move(checkpoint)),
       model_(std::move(model)),
-      interpreter_(make_interpreter(config)) {
+      interpreter_(make_interpreter(config)),
+      weights_(*checkpoint_) {
   nn::walk(*model_, [this](const nn::Module& module) {
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
@@ -202,7 +214,7 @@ void CpuModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& 
   if (pages_.empty() && !attention_layers_.empty()) {
     throw_error(ErrorCode::kFailedPrecondition, "forward: initialize_kv_cache was not called");
   }
-  const Array hidden = run(body(static_cast<int64_t>(tokens)), batch, {});
+  const Array hidden = tap_ ? run_tapped(batch) : run(body(static_cast<int64_t>(tokens)), batch, {});
   find_nonfinite(hidden, batch, logits);
 
   logits.vocab_size = vocab_size();
@@ -219,6 +231,24 @@ void CpuModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& 
   const graph::Type& type = trace.segments[0].graph.type(trace.segments[0].graph.inputs[0]);
   const Array scores = run(trace, batch, Array::of(type, std::move(wanted)));
   logits.values.assign(scores.floats().begin(), scores.floats().end());
+  if (tap_) tap_({.layer = "logits", .rows = rows, .width = vocab_size(), .values = logits.values});
+}
+
+// The body block by block, each block's outputs shown to the tap. One trace per step: a tap is for looking, not serving.
+Array CpuModelRunner::run_tapped(const runner::ForwardBatch& batch) {
+  const auto tokens = static_cast<int64_t>(batch.token_ids.size());
+  const nn::Trace blocks = trace_body(tokens, nn::Granularity::kBlock);
+  return run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Array& output = outputs[i];
+      if (!output.type().is_float_tensor() || output.type().rows_axis() != 0) continue;
+      tap_({.layer = segment.block != nullptr ? segment.block->path() : segment.graph.name,
+            .output = static_cast<int64_t>(i),
+            .rows = tokens,
+            .width = output.elements() / tokens,
+            .values = output.floats()});
+    }
+  });
 }
 
 // The usual step pays one look at the last hidden states. Only when they are bad is the step run again, block by block

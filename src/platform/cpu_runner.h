@@ -17,9 +17,12 @@
 
 namespace spyre::platform {
 
-// Keeps every parameter as fp32.
+// Keeps every parameter as fp32. Weights from block-quantised storage are rounded to f16 on the way: that is the form
+// in which every platform runs them, so a comparison in fp32 is about arithmetic and not about another model.
 class HostWeights final : public nn::WeightSink {
  public:
+  explicit HostWeights(const formats::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
   void begin(const std::vector<const nn::Parameter*>& parameters) override;
   void accept(const nn::Parameter& parameter, nn::HostTensor weights) override;
   // Throws Error(kFailedPrecondition) before the parameter is loaded.
@@ -27,6 +30,9 @@ class HostWeights final : public nn::WeightSink {
   int64_t bytes() const { return bytes_; }
 
  private:
+  bool is_quantised(const nn::Parameter& parameter) const;
+
+  const formats::Checkpoint& checkpoint_;
   std::map<const nn::Parameter*, nn::HostTensor> tensors_;
   int64_t bytes_ = 0;
 };
@@ -44,6 +50,7 @@ class CpuModelRunner final : public runner::ModelRunner {
   void forward(const runner::ForwardBatch& batch, runner::Logits& logits) override;
   void copy_block(int32_t from, int32_t to) override;
   void zero_block(int32_t block) override;
+  void set_layer_tap(runner::LayerTap tap) override { tap_ = std::move(tap); }
   nlohmann::json report(const std::string& topic) const override;  // "memory", "model", "all"
 
  private:
@@ -57,6 +64,7 @@ class CpuModelRunner final : public runner::ModelRunner {
                    const AfterSegment& after = {});
   graph::Array step_input(nn::StepInput which, const graph::Type& type, const runner::ForwardBatch& batch,
                           const graph::Array& hidden) const;
+  graph::Array run_tapped(const runner::ForwardBatch& batch);
   void find_nonfinite(const graph::Array& hidden, const runner::ForwardBatch& batch, runner::Logits& logits);
   void check_block(const char* what, int32_t block) const;
 
@@ -68,6 +76,7 @@ class CpuModelRunner final : public runner::ModelRunner {
   std::vector<const nn::Attention*> attention_layers_;
   std::map<const nn::Attention*, graph::KvPages> pages_;
   int64_t num_blocks_ = 0;
+  runner::LayerTap tap_;
   std::map<int64_t, nn::Trace> bodies_, heads_;  // by number of rows
 };
 

@@ -31,6 +31,11 @@ __attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const u
     for (int j = 0; j < C; ++j) acc[r][j] = _mm512_loadu_ps(c + r * ldc + 16 * j);
   }
   for (int64_t p = 0; p < pairs; ++p) {
+    // 4 KiB ahead (see prefetch_ahead in gemm_fma-inl.h); one row alone keeps enough loads in flight.
+    if constexpr (R > 1) {
+      SPYRE_UNROLL
+      for (int i = 0; i < 4; ++i) __builtin_prefetch(b + 2048 + 32 * i);
+    }
     __m512bh w[C];
     SPYRE_UNROLL
     for (int j = 0; j < C; ++j) w[j] = (__m512bh)_mm512_loadu_si512(b + 32 * j);

@@ -234,7 +234,8 @@ void CpuModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& 
   if (tap_) tap_({.layer = "logits", .rows = rows, .width = vocab_size(), .values = logits.values});
 }
 
-// The body block by block, each block's outputs shown to the tap. One trace per step: a tap is for looking, not serving.
+// The body block by block, each block's outputs shown to the tap. One trace per step: a tap is for looking, not
+// serving.
 Array CpuModelRunner::run_tapped(const runner::ForwardBatch& batch) {
   const auto tokens = static_cast<int64_t>(batch.token_ids.size());
   const nn::Trace blocks = trace_body(tokens, nn::Granularity::kBlock);
@@ -258,9 +259,9 @@ void CpuModelRunner::find_nonfinite(const Array& hidden, const runner::ForwardBa
   for_nonfinite_rows(hidden, [&](int64_t row) { bad.emplace(row, std::string()); });
   if (bad.empty()) return;
   const nn::Trace blocks = trace_body(static_cast<int64_t>(batch.token_ids.size()), nn::Granularity::kBlock);
-  std::string last = "the embedding";
+  std::string last;
   run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
-    if (segment.block != nullptr) last = segment.block->path();
+    last = segment.block != nullptr ? segment.block->path() : last.empty() ? "the embedding" : "the final norm";
     for (const Array& output : outputs) {
       if (!output.type().is_float_tensor() || output.type().rows_axis() != 0) continue;
       for_nonfinite_rows(output, [&](int64_t row) {

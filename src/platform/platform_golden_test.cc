@@ -26,6 +26,12 @@ INSTANTIATE_TEST_SUITE_P(Models, CpuGolden,
                                   std::string(to_string(std::get<1>(info.param)));
                          });
 
+TEST(CpuGoldenTileOrder, EqualsTransformers) {
+  const Golden golden = load_golden(golden_folders().front());
+  expect_golden(CpuPlatform(), {.dtype = DType::kBF16, .order = "tile"}, golden, golden_bounds(golden, DType::kBF16),
+                7);
+}
+
 // A comparison must notice a mistake: other weights' logits, a token too many.
 TEST(Golden, NoticesAMistake) {
   const Golden golden = load_golden(golden_folders().front());
@@ -46,18 +52,7 @@ TEST_P(CpuSmolLm2, EqualsTransformers) {
   if (model.empty()) GTEST_SKIP() << "no SmolLM2 file: set SPYRE_TEST_MODEL or run `./run model`";
   for (const GoldenPrompt& prompt : smollm2_prompts()) {
     if (prompt.name != GetParam()) continue;
-    const EngineConfig config{.model = model, .max_model_len = 512};
-    const CpuPlatform platform;
-    RunnerHarness harness(platform, config);
-    const int64_t count = std::ssize(prompt.token_ids);
-    const auto logits = harness.prefill(prompt.token_ids, {count}, harness.blocks_for(count));
-    const Top5Error error = top5_error(prompt, logits, 0.005);
-    EXPECT_LE(error.worst, 0.01);
-    EXPECT_EQ(error.wrong_ids, 0);
-    RecordProperty("top5_error", fmt::format("{:.3g}", error.worst));
-    if (prompt.greedy_ids.empty()) return;
-    Instance instance = make_instance(platform, config);
-    EXPECT_EQ(greedy_ids(instance, prompt.token_ids, std::ssize(prompt.greedy_ids), 16), prompt.greedy_ids);
+    expect_smollm2(CpuPlatform(), {.model = model, .max_model_len = 512}, prompt, 0.01);
     return;
   }
   FAIL() << "no prompt " << GetParam();

@@ -26,8 +26,8 @@ struct GoldenPrompt {
   double hf_float16_logprob = 0;                   // SmolLM2: largest error of transformers' own f16 run
 };
 
-// transformers' own 16-bit run against its fp32 run, the larger of its two attention implementations. Relative to
-// max_abs_logit; the log-probability as it is.
+// transformers' own 16-bit run (its default attention, sdpa) against its fp32 run. Relative to max_abs_logit; the
+// log-probability as it is.
 struct GoldenError {
   double logit_rows = 0, top5_logprob = 0;
   bool greedy_ids_equal = false;
@@ -78,6 +78,10 @@ void expect_golden(const Platform& platform, EngineConfig config, const Golden& 
 
 // Equal bits, any NaN equal to any NaN.
 bool equal_bits(const std::vector<float>& a, const std::vector<float>& b);
+
+// SmolLM2: top-5 at every position within |bound|, the right ids where they are clear, equal greedy ids where there are
+// some. |config| has the model.
+void expect_smollm2(const Platform& platform, const EngineConfig& config, const GoldenPrompt& prompt, double bound);
 
 // SmolLM2: the prompts of tests/golden/data/smollm2, and the GGUF file (SPYRE_TEST_MODEL, or models/ of the source
 // tree), empty when it is not there.

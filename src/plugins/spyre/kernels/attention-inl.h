@@ -13,7 +13,13 @@
 namespace spyre::kernels {
 namespace {
 
+// The rows of a tile at most. No bit depends on it; under a sanitizer, where each instance costs a minute to compile,
+// two will do.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kMostRows = 2;
+#else
 constexpr int kMostRows = 6;
+#endif
 
 template <typename Dot>
 constexpr int kTileRows = Dot::kAccumulatorVecs < kMostRows ? Dot::kAccumulatorVecs : kMostRows;

@@ -239,16 +239,19 @@ void CpuModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& 
 Array CpuModelRunner::run_tapped(const runner::ForwardBatch& batch) {
   const auto tokens = static_cast<int64_t>(batch.token_ids.size());
   const nn::Trace blocks = trace_body(tokens, nn::Granularity::kBlock);
+  std::string place = "embedding";
   return run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
+    if (segment.block != nullptr) place = segment.block->path();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Array& output = outputs[i];
       if (!output.type().is_float_tensor() || output.type().rows_axis() != 0) continue;
-      tap_({.layer = segment.block != nullptr ? segment.block->path() : segment.graph.name,
+      tap_({.layer = place,
             .output = static_cast<int64_t>(i),
             .rows = tokens,
             .width = output.elements() / tokens,
             .values = output.floats()});
     }
+    if (segment.block != nullptr) place = "after " + place;
   });
 }
 
@@ -259,9 +262,9 @@ void CpuModelRunner::find_nonfinite(const Array& hidden, const runner::ForwardBa
   for_nonfinite_rows(hidden, [&](int64_t row) { bad.emplace(row, std::string()); });
   if (bad.empty()) return;
   const nn::Trace blocks = trace_body(static_cast<int64_t>(batch.token_ids.size()), nn::Granularity::kBlock);
-  std::string last;
+  std::string last = "the embedding";
   run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
-    last = segment.block != nullptr ? segment.block->path() : last.empty() ? "the embedding" : "the final norm";
+    if (segment.block != nullptr) last = segment.block->path();
     for (const Array& output : outputs) {
       if (!output.type().is_float_tensor() || output.type().rows_axis() != 0) continue;
       for_nonfinite_rows(output, [&](int64_t row) {

@@ -54,6 +54,16 @@ struct LoadProgress {
   int64_t bytes_done = 0, bytes_total = 0;
 };
 
+// What a layer tap is shown: one output of one block (or of what lies between blocks) for the tokens of one step, or
+// the logits that the step gives. |values| are row-major fp32 [rows][width] and live until the call returns.
+struct LayerOutput {
+  std::string layer;   // a block's path ("model.layers.3"), "embedding" before the first, "after <path>", or "logits"
+  int64_t output = 0;  // which of its outputs: a Llama block gives its result and the residual stream apart
+  int64_t rows = 0, width = 0;
+  std::span<const float> values;
+};
+using LayerTap = std::function<void(const LayerOutput&)>;
+
 class SPYRE_API ModelRunner {
  public:
   virtual ~ModelRunner() = default;
@@ -67,6 +77,10 @@ class SPYRE_API ModelRunner {
   virtual void forward(const ForwardBatch& batch, Logits& logits) = 0;
   virtual void copy_block(int32_t from, int32_t to) = 0;
   virtual void zero_block(int32_t block) = 0;
+  // For comparisons and debugging: from now on each forward() shows |tap| what every layer gives, in order of
+  // execution; an empty one ends it. A tapped step runs layer by layer: slower, the same bits. Throws
+  // Error(kUnsupported) where it is not built, and that is what the base class does.
+  virtual void set_layer_tap(LayerTap tap);
   // An account for inspect, bench and metrics: "artifacts", "buckets", "rules", "transfers", "memory", "all", ...
   // An unknown topic gives null.
   virtual nlohmann::json report(const std::string& topic) const = 0;

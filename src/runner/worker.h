@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/export.h"
@@ -62,6 +63,8 @@ class SPYRE_API Worker {
   // throw (the forward pass of a step that waited) ends the ticket.
   StepOutput sample(Ticket ticket, const GrammarMask* mask = nullptr);
 
+  // See ModelRunner::set_layer_tap.
+  void set_layer_tap(LayerTap tap) { runner_->set_layer_tap(std::move(tap)); }
   int64_t vocab_size() const { return runner_->vocab_size(); }
   const WorkerConfig& config() const { return config_; }
   const RequestState* find(const RequestId& id) const;

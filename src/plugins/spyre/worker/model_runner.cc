@@ -329,8 +329,14 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   const attention::StepTables& tables = metadata_->build(batch.attention);
   record_variants(tables);
 
-  step_launches_.assign(plan.launches.begin(), plan.launches.end());
-  step_rows_.assign(plan.launches.size(), tokens);
+  step_launches_.clear();
+  step_rows_.clear();
+  if (tap_) {
+    run_tapped(plan, tokens, tables);
+  } else {
+    step_launches_.assign(plan.launches.begin(), plan.launches.end());
+    step_rows_.assign(plan.launches.size(), tokens);
+  }
   HeadPlan* head_plan = nullptr;
   if (rows > 0) {
     const int64_t head_bucket = *attention::round_up_in(token_ladder_, rows);
@@ -341,13 +347,35 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
     step_launches_.insert(step_launches_.end(), head_plan->launches.begin(), head_plan->launches.end());
     step_rows_.resize(step_launches_.size(), rows);
   }
-  device_.run(step_launches_, step_rows_, &tables);
+  if (!step_launches_.empty()) device_.run(step_launches_, step_rows_, &tables);
   logits.vocab_size = model_->vocab_size();
   logits.row_errors.clear();
   logits.values.resize(static_cast<size_t>(rows * logits.vocab_size));
   if (head_plan != nullptr) device_.download(head_plan->logits, logits.values.data(), "logits", rows);
+  if (tap_ && rows > 0) tap_({.layer = "logits", .rows = rows, .width = logits.vocab_size, .values = logits.values});
   if (!warming_up_ && device_.first_nonfinite_row(plan.hidden, tokens) >= 0) {
     report_nonfinite(plan, tokens, tables, logits);
+  }
+}
+
+// The body program by program. Each program's outputs are read before the next one runs, which may reuse their memory.
+void SpyreModelRunner::run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables) {
+  std::vector<float> values;
+  std::string place = "embedding";
+  for (size_t s = 0; s < plan.launches.size(); ++s) {
+    device_.run({&plan.launches[s], 1}, {&rows, 1}, &tables);
+    const nn::Segment& segment = plan.trace.segments[s];
+    if (segment.block != nullptr) place = segment.block->path();
+    for (size_t i = 0; i < plan.launches[s].outputs.size(); ++i) {
+      const DeviceTensor& output = plan.launches[s].outputs[i];
+      const graph::Type& type = segment.graph.type(segment.graph.outputs[i]);
+      if (!type.is_float_tensor() || type.rows_axis() != 0) continue;
+      const int64_t width = output->spec.logical_elements() / output->spec.axes.at(0).logical();
+      values.resize(static_cast<size_t>(rows * width));
+      device_.download(output, values.data(), "tap", rows);
+      tap_({.layer = place, .output = static_cast<int64_t>(i), .rows = rows, .width = width, .values = values});
+    }
+    if (segment.block != nullptr) place = "after " + place;
   }
 }
 

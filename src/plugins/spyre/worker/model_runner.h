@@ -36,6 +36,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void forward(const runner::ForwardBatch& batch, runner::Logits& logits) override;
   void copy_block(int32_t from, int32_t to) override;
   void zero_block(int32_t block) override;
+  void set_layer_tap(runner::LayerTap tap) override { tap_ = std::move(tap); }
   nlohmann::json report(const std::string& topic) const override;
 
   // For tests: what moved, and what was compiled.
@@ -72,6 +73,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   HeadPlan& head(int64_t bucket);
   SelectPlan& select(int64_t body_bucket, int64_t head_bucket);
   void record_variants(const attention::StepTables& tables);
+  void run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables);
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
   std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
@@ -97,6 +99,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   std::vector<std::shared_ptr<const device::Program>> programs_;  // whatever a launch points to
   std::vector<device::Launch> step_launches_;                     // of the step being run
   std::vector<int64_t> step_rows_;
+  runner::LayerTap tap_;
   bool ready_ = false, warming_up_ = false;
   int64_t compiles_after_ready_ = 0;
   runner::WarmUpReport warm_up_;

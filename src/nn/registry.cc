@@ -33,6 +33,10 @@ std::unique_ptr<CausalLM> ModelRegistry::build(const ModelBuildContext& context)
   for (const std::string& architecture : context.config.architectures) {
     if (const auto found = builders_.find(architecture); found != builders_.end()) return found->second(context);
   }
+  if (context.config.architectures.empty()) {
+    throw_error(ErrorCode::kUnsupported, "the config names no architecture; known: {}",
+                fmt::join(architectures(), ", "));
+  }
   throw_error(ErrorCode::kUnsupported, "no model is built for architecture {}; known: {}",
               fmt::join(context.config.architectures, ", "), fmt::join(architectures(), ", "));
 }

@@ -71,8 +71,20 @@ std::pair<float, float> RotaryEmbedding::cos_sin(int64_t position, float inverse
           static_cast<float>(std::sin(static_cast<double>(angle)))};
 }
 
+void RotaryEmbedding::check_table(int64_t bytes_per_position) const {
+  if (options_.head_size < 2 || options_.head_size % 2 != 0) {
+    throw_error(ErrorCode::kUnsupported, "rotary embedding of heads of {}: the size must be even", options_.head_size);
+  }
+  if (options_.max_positions > kMaxTableBytes / bytes_per_position) {
+    throw_error(ErrorCode::kResourceExhausted,
+                "rotary table: {} positions x {} bytes are more than {} bytes; give a smaller max_model_len",
+                options_.max_positions, bytes_per_position, kMaxTableBytes);
+  }
+}
+
 void RotaryEmbedding::build_cache() {
   const int64_t d = options_.head_size, half = d / 2;
+  check_table(d * static_cast<int64_t>(size_of(options_.dtype)));
   HostTensor cache = HostTensor::allocate(options_.dtype, {options_.max_positions, d});
   const std::vector<float> inverse = frequencies();
   for (int64_t p = 0; p < options_.max_positions; ++p) {

@@ -39,6 +39,11 @@ class SPYRE_API RotaryEmbedding : public Module {
   RotaryEmbedding(std::string class_name, const Options& options)
       : Module(std::move(class_name), options.path), options_(options) {}
 
+  // The table is made on the host while the model is built: what a config may ask for is bounded.
+  static constexpr int64_t kMaxTableBytes = int64_t{1} << 30;
+  // Throws kUnsupported for an odd head size, kResourceExhausted for a table of more than kMaxTableBytes.
+  void check_table(int64_t bytes_per_position) const;
+
   // cos and sin of (position, i): fp32 angle, double cosine, rounded to fp32 (docs/numerics.md §5).
   static std::pair<float, float> cos_sin(int64_t position, float inverse_frequency);
 

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "graph/pass.h"
 #include "plugins/spyre/device/host_plan.h"
+#include "plugins/spyre/device/placement.h"
 #include "plugins/spyre/device/rules.h"
 #include "plugins/spyre/device/tensor.h"
 
@@ -18,11 +19,12 @@ namespace spyre::device {
 
 // One operation on the card. Operands are buffers of the card plan.
 struct DeviceOp {
-  std::string name;             // the card's operator: "batchmatmul", "add", "restickify", "attention", ...
-  int32_t graph_op = -1;        // what it comes from; a restickify belongs to its consumer
-  std::vector<int32_t> inputs;  // buffers
-  std::vector<int32_t> outputs;
-  std::vector<int64_t> splits;  // work division: slices per iteration dimension; product <= 32
+  std::string name;  // the card's operator: "batchmatmul", "add", "restickify", "attention", ...
+  int32_t graph_op =
+      -1;  // what it comes from; -1: a copy of a value to a graph output. A restickify names its consumer
+  std::vector<int32_t> inputs;   // buffers, parallel to the operands of the graph operator; -1 for a batch
+  std::vector<int32_t> outputs;  // none: what it makes stays in scratchpad for the next operation of the same graph_op
+  std::vector<int64_t> splits;   // work division: slices per iteration dimension; product <= 32
   std::vector<std::string> split_dims;
   int64_t macs = 0;  // multiply-accumulates on card extents
   int64_t read_bytes = 0, write_bytes = 0;
@@ -37,8 +39,9 @@ struct CardBuffer {
   BufferHome home = BufferHome::kPool;
   int32_t index = 0;         // of the input, parameter, state or output
   int64_t pool_offset = -1;  // in the program's pool (HBM), 128-byte aligned
-  bool view = false;         // shares the memory of |base|: a slice or a regrouping of whole sticks
-  int32_t base = -1;
+  bool view = false;         // shares the memory of |base|: a slice, a transpose, a regrouping of whole sticks
+  int32_t base = -1;         // a buffer of its own, never a view
+  Placement placement;       // in its own memory, or in that of |base|
 };
 
 struct CardPlan {

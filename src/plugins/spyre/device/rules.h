@@ -19,7 +19,7 @@ enum class Rule : uint8_t {
   kFp32Ops,             // L-05
   kRestickifyFp32,      // L-06
   kRestickifySparse,    // L-07
-  kGatherIndexDType,    // L-08
+  kGatherIndex,         // L-08
   kGatherOnStick,       // L-09
   kSliceOffStick,       // L-10
   kConcatOffStick,      // L-11
@@ -32,7 +32,6 @@ enum class Rule : uint8_t {
   kExtentConflict,      // L-18
   kMatmulDims,          // L-19
   kNoLowering,          // L-20
-  kReductionMixed,      // L-21
   kDeviceMemory,        // L-22
 };
 
@@ -46,8 +45,12 @@ struct RuleInfo {
   std::string_view remedy;      // what to do instead
 };
 
+// A number that is missing belonged to a rule that nothing here can break (L-21: a reduction has one axis).
 std::span<const RuleInfo> all_rules();
 const RuleInfo& info(Rule rule);
+
+// docs/rules.md, printed from the table.
+std::string rules_page();
 
 // Throws Error(kRuleViolation): "L-10 slice-off-stick: <detail>. <remedy>".
 [[noreturn]] void refuse(Rule rule, const std::string& detail);

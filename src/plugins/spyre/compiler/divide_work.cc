@@ -1,0 +1,67 @@
+#include "plugins/spyre/compiler/divide_work.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace spyre::compiler {
+namespace {
+
+int64_t product(const std::vector<int64_t>& splits) {
+  return std::accumulate(splits.begin(), splits.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t span(const SpannedOperand& operand, const std::vector<int64_t>& splits) {
+  int64_t parts = 1;
+  for (int d : operand.dims) parts *= splits[d];
+  return operand.bytes / parts;
+}
+
+// The largest divisor of |extent| that is a multiple of |current| and keeps the product within the cores.
+int64_t largest_split(int64_t extent, int64_t current, int64_t others) {
+  for (int64_t split = std::min(extent, kCores / others); split > current; --split) {
+    if (extent % split == 0) return split;
+  }
+  return current;
+}
+
+int64_t next_split(int64_t extent, int64_t current, int64_t others) {
+  for (int64_t split = current + 1; split <= std::min(extent, kCores / others); ++split) {
+    if (extent % split == 0) return split;
+  }
+  return current;
+}
+
+}  // namespace
+
+std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
+                                 const std::string& what, RuleLog& log) {
+  std::vector<int64_t> splits(dims.size(), 1);
+  auto others = [&](int d) { return product(splits) / splits[d]; };
+  // Spans first, by the smallest splits that help: output dimensions before the reduced one.
+  for (const SpannedOperand& operand : operands) {
+    for (const bool reduced : {false, true}) {
+      for (int d : operand.dims) {
+        while (dims[d].reduced == reduced && span(operand, splits) > kMaxSpanBytes) {
+          const int64_t split = next_split(dims[d].extent, splits[d], others(d));
+          if (split == splits[d]) break;
+          splits[d] = split;
+        }
+      }
+    }
+    require_rule(log, device::Rule::kSpan, span(operand, splits) <= kMaxSpanBytes, [&] {
+      return fmt::format("{}: a core would touch {} bytes of {} after splitting it as far as it goes", what,
+                         span(operand, splits), operand.name);
+    });
+  }
+  // Then as many cores as there are: output dimensions, the largest first, then a reduced one.
+  std::vector<int> order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    if (dims[a].reduced != dims[b].reduced) return dims[b].reduced;
+    return dims[a].extent > dims[b].extent;
+  });
+  for (int d : order) splits[d] = largest_split(dims[d].extent, splits[d], others(d));
+  return splits;
+}
+
+}  // namespace spyre::compiler

@@ -1,0 +1,33 @@
+// How an operation is divided over the card's 32 cores: each dimension is split exactly, the stick dimension counted in
+// sticks; the product of the splits is at most 32; at most one reduced dimension is split, and only of a matmul. A core
+// may touch at most 256 MiB of one operand (L-15).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugins/spyre/compiler/card_plan.h"
+
+namespace spyre::compiler {
+
+inline constexpr int64_t kCores = 32;
+inline constexpr int64_t kMaxSpanBytes = int64_t{256} << 20;
+
+struct IterationDim {
+  std::string name;    // "0", "1", ...; of a matmul "B", "M", "N", "K"
+  int64_t extent = 1;  // sticks for the stick dimension
+  bool reduced = false;
+};
+
+struct SpannedOperand {
+  std::string name;
+  int64_t bytes = 0;
+  std::vector<int> dims;  // iteration dimensions it has: splitting one of them shortens its span
+};
+
+// Splits, parallel to |dims|. |what| names the operation in a refusal.
+std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
+                                 const std::string& what, RuleLog& log);
+
+}  // namespace spyre::compiler

@@ -1,0 +1,98 @@
+#include "plugins/spyre/compiler/view_placement.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "plugins/spyre/compiler/plan_sticks.h"
+
+namespace spyre::compiler {
+
+using device::Axis;
+using device::Placement;
+using graph::Type;
+
+namespace {
+
+using AxisList = std::vector<Axis>;
+
+std::optional<Placement> slice_view(const graph::Op& op, const AxisList& from, const AxisList& to,
+                                    const Placement& base) {
+  const auto axis = static_cast<int>(op.int_attr("axis"));
+  const int64_t start = op.int_attr("start");
+  const std::vector<int64_t> whole = from[axis].card_indices(), part = to[axis].card_indices();
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (whole[start + i] - whole[start] != part[i]) return std::nullopt;
+  }
+  return base.sliced(axis, whole[start]);
+}
+
+// |whole| is units of |unit| one behind the other, each of the card width of |unit|.
+bool is_regular(const Axis& whole, const Axis& unit) {
+  const std::vector<int64_t> all = whole.card_indices(), one = unit.card_indices();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t size = one.size();
+    if (all[i] != static_cast<int64_t>(i / size) * unit.card() + one[i % size]) return false;
+  }
+  return true;
+}
+
+// The extents of all but the last of |dims|; none when one of them is padded.
+std::optional<std::vector<int64_t>> outer_extents(const AxisList& axes, const std::vector<int>& dims) {
+  std::vector<int64_t> extents;
+  for (size_t i = 0; i + 1 < dims.size(); ++i) {
+    if (axes[dims[i]].padded()) return std::nullopt;
+    extents.push_back(axes[dims[i]].logical());
+  }
+  return extents;
+}
+
+// Dimensions of extent 1 are taken out first and put in last; between, groups are split or merged from the back.
+std::optional<Placement> reshape_view(const Type& x, const Type& y, const AxisList& from, const AxisList& to, int stick,
+                                      const Placement& base) {
+  Placement p = base;
+  for (int d = x.rank() - 1; d >= 0; --d) {
+    if (x.extent(d) == 1) p = p.dropped(d);
+  }
+  const std::vector<ReshapeGroup> groups = reshape_groups(x, y);
+  int end = p.rank();
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    const int first = end - static_cast<int>(group->from.size());
+    end = first;
+    const Axis &inner_x = from[group->from.back()], &inner_y = to[group->to.back()];
+    if (group->from.size() == 1 && group->to.size() == 1) {
+      if (inner_x.card_indices() != inner_y.card_indices()) return std::nullopt;
+    } else if (group->from.size() == 1) {
+      const auto outer = outer_extents(to, group->to);
+      if (!outer.has_value() || !is_regular(inner_x, inner_y)) return std::nullopt;
+      p = p.split(first, *outer, inner_y.card());
+    } else {
+      const auto outer = outer_extents(from, group->from);
+      if (!outer.has_value() || !is_regular(inner_y, inner_x)) return std::nullopt;
+      const std::optional<Placement> merged = p.merged(first, *outer, inner_x.card());
+      if (!merged.has_value()) return std::nullopt;
+      p = *merged;
+    }
+  }
+  for (int d = 0; d < y.rank(); ++d) {
+    if (y.extent(d) == 1) p = p.inserted(d);
+  }
+  SPYRE_CHECK(p.rank() == y.rank() && (p.stick_dim == stick || is_thin(y, stick)), "stick {} became {}", stick,
+              p.stick_dim);
+  p.stick_dim = stick;
+  return p;
+}
+
+}  // namespace
+
+std::optional<Placement> view_placement(const graph::Graph& graph, const graph::Op& op, const Axes& axes, int stick,
+                                        const Placement& base) {
+  const std::string_view name = op.name();
+  const graph::ValueId x = op.inputs[0], y = op.outputs[0];
+  if (name == "slice") return slice_view(op, axes[x], axes[y], base);
+  if (name == "transpose") return base.transposed(op.ints_attr("perm"));
+  if (name == "reshape") return reshape_view(graph.type(x), graph.type(y), axes[x], axes[y], stick, base);
+  return std::nullopt;
+}
+
+}  // namespace spyre::compiler

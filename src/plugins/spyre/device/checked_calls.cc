@@ -1,0 +1,197 @@
+#include "plugins/spyre/device/checked_calls.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/vector_math.h"
+
+namespace spyre::device {
+
+using graph::Array;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Keys and values of one layer: two tensors [slots, heads, head size], the slot outermost, keys first. Heads of keys
+// and of values have one width on the card but may be filled in different ways.
+class KvStore {
+ public:
+  KvStore(TensorStore& store, const TensorSpec& state, const Axis& key, const Axis& value)
+      : store_(store), placement_(Placement::of(store.spec.layout)) {
+    const auto& axes = store.spec.axes;
+    SPYRE_CHECK(store.card && axes.size() == 3, "a KV store of rank {}", axes.size());
+    if (axes[1].card() != state.axes[0].card() || axes[2].card() != key.card() || axes[2].card() != value.card()) {
+      throw_error(ErrorCode::kUnsupported, "the KV cache has {} heads of {} on the card, the program {} of {} / {}",
+                  axes[1].card(), axes[2].card(), state.axes[0].card(), key.card(), value.card());
+    }
+    slots_ = axes[0].logical();
+    heads_ = placement_.steps(1, state.axes[0]);
+    key_ = placement_.steps(2, key);
+    value_ = placement_.steps(2, value);
+  }
+
+  int64_t slots() const { return slots_; }
+
+  void store(int64_t slot, int64_t head, const float* k, const float* v) {
+    auto* words = reinterpret_cast<uint16_t*>(store_.memory.data());
+    const int64_t at = row(slot, head);
+    for (size_t i = 0; i < key_.size(); ++i) words[at + key_[i]] = store_16bit(store_.spec.dtype, k[i]);
+    for (size_t i = 0; i < value_.size(); ++i) {
+      words[values() + at + value_[i]] = store_16bit(store_.spec.dtype, v[i]);
+    }
+  }
+
+  void load(int64_t slot, int64_t head, float* k, float* v) const {
+    const auto* words = reinterpret_cast<const uint16_t*>(store_.memory.data());
+    const int64_t at = row(slot, head);
+    for (size_t i = 0; i < key_.size(); ++i) k[i] = load_16bit(store_.spec.dtype, words[at + key_[i]]);
+    for (size_t i = 0; i < value_.size(); ++i) {
+      v[i] = load_16bit(store_.spec.dtype, words[values() + at + value_[i]]);
+    }
+  }
+
+ private:
+  int64_t row(int64_t slot, int64_t head) const { return placement_.step(0, slot) + heads_[head]; }
+  int64_t values() const { return store_.spec.layout.device_elements(); }
+
+  TensorStore& store_;
+  Placement placement_;
+  int64_t slots_ = 0;
+  std::vector<int64_t> heads_, key_, value_;
+};
+
+}  // namespace
+
+void checked_kv_store(const CheckedMemory& memory, const DeviceOp& op) {
+  const int32_t state = op.inputs[0];
+  const Array k = memory.read(op.inputs[1]), v = memory.read(op.inputs[2]), slots = memory.read(op.inputs[3]);
+  KvStore kv(memory.state(state), memory.buffer(state).spec, memory.buffer(op.inputs[1]).spec.axes[2],
+             memory.buffer(op.inputs[2]).spec.axes[2]);
+  const int64_t heads = k.type().extent(1), d = k.type().extent(2);
+  for (int64_t t = 0; t < slots.elements(); ++t) {
+    const int32_t slot = slots.ints()[t];
+    if (slot == -1) continue;
+    if (slot < -1 || slot >= kv.slots()) {
+      throw_error(ErrorCode::kInvalidArgument, "kv_store: slot {} of token {} is outside {} slots", slot, t,
+                  kv.slots());
+    }
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t at = (t * heads + h) * d;
+      kv.store(slot, h, k.floats().data() + at, v.floats().data() + at);
+    }
+  }
+}
+
+namespace {
+
+// The tables of a step as the card reads them.
+class Tables {
+ public:
+  explicit Tables(const attention::StepTables& tables)
+      : t(tables),
+        rows_(Placement::of(tables.query_rows->spec.layout)),
+        pages_(Placement::of(tables.pages->spec.layout)),
+        masks_(Placement::of(tables.masks->spec.layout)) {}
+
+  int64_t query_row(int64_t entry) const { return int_at(*t.query_rows, rows_.step(0, entry)); }
+  int64_t page(int64_t row) const { return int_at(*t.pages, pages_.step(0, row) + pages_.step(1, 0)); }
+  bool visible(int64_t row, int64_t key) const {
+    const float mask = float_at(*t.masks, masks_.step(0, row) + masks_.step(1, key));
+    SPYRE_CHECK(mask == 0 || (std::isinf(mask) && mask < 0), "the mask of row {}, key {} is {}", row, key, mask);
+    return mask == 0;
+  }
+
+  const attention::StepTables& t;
+
+ private:
+  Placement rows_, pages_, masks_;
+};
+
+// One query row of one head against the active blocks of its sequence.
+class RowAttention {
+ public:
+  RowAttention(const AttentionMath& math, const Tables& tables, const KvStore& kv, int64_t d)
+      : math_(math), tables_(tables), kv_(kv), d_(d), k_(kAttentionStep * d), v_(kAttentionStep * d) {}
+
+  void run(const attention::SequencePlan& s, int64_t row, int64_t kv_head, const float* q, float* y) {
+    AttentionState total, range;
+    std::vector<float> total_acc(d_, 0.0f), acc(d_, 0.0f);
+    const int64_t bs = tables_.t.block_size, begin = s.first_block * bs, end = begin + s.blocks * bs;
+    for (int64_t step = begin; step < end; step += kAttentionStep) {
+      if (step % kAttentionRange == 0) {
+        attend_merge(total, total_acc.data(), range, acc.data(), d_);
+        range = {};
+        std::fill(acc.begin(), acc.end(), 0.0f);
+      }
+      const auto [lo, hi] = load_step(s, row, kv_head, step);
+      attend_step(math_, q, d_, k_.data(), d_, v_.data(), d_, lo, hi, range, acc.data());
+    }
+    attend_merge(total, total_acc.data(), range, acc.data(), d_);
+    for (int64_t i = 0; i < d_; ++i) y[i] = total.l == 0 ? 0.0f : round_to(math_.dtype, total_acc[i] / total.l);
+  }
+
+ private:
+  // The visible keys of 64 at absolute position |step|, which are one run; what is not visible is not read.
+  std::pair<int64_t, int64_t> load_step(const attention::SequencePlan& s, int64_t row, int64_t kv_head, int64_t step) {
+    const int64_t bs = tables_.t.block_size, block = step / bs - s.first_block, first_key = step % bs;
+    const int64_t tile = tables_.t.tiles[s.tile_table + block], page = tables_.page(s.page_table + block);
+    std::fill(k_.begin(), k_.end(), kNaN);
+    std::fill(v_.begin(), v_.end(), kNaN);
+    int64_t lo = kAttentionStep, hi = 0, count = 0;
+    for (int64_t j = 0; j < kAttentionStep; ++j) {
+      if (tile >= 0 && !tables_.visible(tile + row, first_key + j)) continue;
+      lo = std::min(lo, j);
+      hi = j + 1;
+      ++count;
+      const int64_t slot = page * bs + first_key + j;
+      SPYRE_CHECK(slot >= 0 && slot < kv_.slots(), "page {} of {} slots", page, kv_.slots());
+      kv_.load(slot, kv_head, k_.data() + j * d_, v_.data() + j * d_);
+    }
+    SPYRE_CHECK(count == std::max<int64_t>(hi - lo, 0), "the mask at key {} has holes", step);
+    return {lo, hi};
+  }
+
+  const AttentionMath& math_;
+  const Tables& tables_;
+  const KvStore& kv_;
+  int64_t d_;
+  std::vector<float> k_, v_;
+};
+
+}  // namespace
+
+void checked_attention(const CheckedMemory& memory, const graph::Op& graph_op, const DeviceOp& op,
+                       const attention::StepTables* tables, DotOrder bf16_order) {
+  SPYRE_CHECK(tables != nullptr, "attention without step tables");
+  if (tables->block_size % 64 != 0) refuse(Rule::kBlockSize, fmt::format("blocks hold {} tokens", tables->block_size));
+  const int32_t q_buffer = op.inputs[0], state = op.inputs[1], out_buffer = op.outputs[0];
+  const Array q = memory.read(q_buffer);
+  const graph::Type& type = q.type();
+  const int64_t rows = type.extent(0), heads = type.extent(1), d = type.extent(2);
+  const KvStore kv(memory.state(state), memory.buffer(state).spec, memory.buffer(q_buffer).spec.axes[2],
+                   memory.buffer(out_buffer).spec.axes[2]);
+  const int64_t group = heads / memory.buffer(state).spec.axes[0].logical();
+  AttentionMath math;
+  math.dtype = type.dtype;
+  math.order = type.dtype == DType::kBF16 ? bf16_order : DotOrder::kSequential;
+  math.scale = static_cast<float>(graph_op.float_attr("scale"));
+  math.soft_cap = static_cast<float>(graph_op.float_attr("softcap"));
+  const Tables at(*tables);
+  RowAttention attend(math, at, kv, d);
+  Array out = Array::zeros(type);  // live rows of no sequence give 0
+  for (const attention::SequencePlan& s : tables->sequences) {
+    for (int64_t i = 0; i < s.query_len; ++i) {
+      const int64_t row = at.query_row(s.query_table + i);
+      SPYRE_CHECK(row >= 0 && row < rows, "query row {} of {}", row, rows);
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t element = (row * heads + h) * d;
+        attend.run(s, i, h / group, q.floats().data() + element, out.mutable_floats().data() + element);
+      }
+    }
+  }
+  memory.write(out_buffer, out);
+}
+
+}  // namespace spyre::device

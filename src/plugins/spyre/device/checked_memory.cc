@@ -1,0 +1,162 @@
+#include "plugins/spyre/device/checked_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/vector_math.h"
+
+namespace spyre::device {
+
+using graph::Array;
+using graph::Type;
+
+CheckedMemory::CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows)
+    : launch_(launch), graph_(launch.program->graph), plan_(launch.program->card), pool_(pool), live_rows_(live_rows) {}
+
+Type CheckedMemory::live_type(graph::ValueId value) const {
+  Type type = graph_.type(value);
+  for (graph::Dim& dim : type.dims) {
+    if (dim.rows) dim.extent = std::min(dim.extent, live_rows_);
+  }
+  return type;
+}
+
+TensorStore& CheckedMemory::state(int32_t b) const {
+  SPYRE_CHECK(buffer(b).home == BufferHome::kState, "buffer {}", b);
+  return *launch_.states[buffer(b).index];
+}
+
+CheckedMemory::Memory CheckedMemory::memory(int32_t b) const {
+  const CardBuffer& root = buffer(b).view ? buffer(buffer(b).base) : buffer(b);
+  const int64_t elements = root.spec.layout.device_elements();
+  switch (root.home) {
+    case BufferHome::kInput:
+      return {launch_.inputs[root.index]->memory.data(), elements};
+    case BufferHome::kParameter:
+      return {launch_.parameters[root.index]->memory.data(), elements};
+    case BufferHome::kOutput:
+      return {launch_.outputs[root.index]->memory.data(), elements};
+    case BufferHome::kPool:
+      return {pool_ + root.pool_offset, elements};
+    default:
+      SPYRE_CHECK(false, "buffer {} has no memory of its own", b);
+  }
+  return {};
+}
+
+// visit(memory, first, steps, count): |count| logical elements of the last dimension at first + steps[i].
+template <typename Visit>
+void CheckedMemory::for_each_run(int32_t b, const Type& type, Visit&& visit) const {
+  const CardBuffer& buffer = this->buffer(b);
+  const Memory at = memory(b);
+  const int rank = type.rank();
+  std::vector<std::vector<int64_t>> steps;
+  int64_t furthest = buffer.placement.offset;
+  for (int d = 0; d < rank; ++d) {
+    steps.push_back(buffer.placement.steps(d, buffer.spec.axes[d]));
+    furthest += *std::max_element(steps[d].begin(), steps[d].end());
+  }
+  SPYRE_CHECK(furthest < at.elements, "buffer {} of {} elements is read at {}", b, at.elements, furthest);
+  if (rank == 0) {
+    const int64_t zero = 0;
+    return visit(at.data, buffer.placement.offset, &zero, int64_t{1});
+  }
+  std::vector<int64_t> index(rank, 0);
+  const int last = rank - 1;
+  while (true) {
+    int64_t first = buffer.placement.offset;
+    for (int d = 0; d < last; ++d) first += steps[d][index[d]];
+    visit(at.data, first, steps[last].data(), type.extent(last));
+    int d = last - 1;
+    for (; d >= 0 && ++index[d] == type.extent(d); --d) index[d] = 0;
+    if (d < 0) return;
+  }
+}
+
+Array CheckedMemory::read(int32_t b) const {
+  const Type type = live_type(buffer(b).value);
+  Array array = Array::zeros(type);
+  if (type.dtype == DType::kI32) {
+    int32_t* to = array.mutable_ints().data();
+    for_each_run(b, type, [&](const std::byte* data, int64_t first, const int64_t* steps, int64_t count) {
+      const auto* from = reinterpret_cast<const int32_t*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) *to++ = from[steps[i]];
+    });
+    return array;
+  }
+  float* to = array.mutable_floats().data();
+  for_each_run(b, type, [&](const std::byte* data, int64_t first, const int64_t* steps, int64_t count) {
+    if (type.dtype == DType::kF32) {
+      const auto* from = reinterpret_cast<const float*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) *to++ = from[steps[i]];
+    } else {
+      const auto* from = reinterpret_cast<const uint16_t*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) *to++ = load_16bit(type.dtype, from[steps[i]]);
+    }
+  });
+  return array;
+}
+
+void CheckedMemory::write(int32_t b, const Array& array) const {
+  const Type& type = array.type();
+  if (type.dtype == DType::kI32) {
+    const int32_t* from = array.ints().data();
+    for_each_run(b, type, [&](std::byte* data, int64_t first, const int64_t* steps, int64_t count) {
+      auto* to = reinterpret_cast<int32_t*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) to[steps[i]] = *from++;
+    });
+    return;
+  }
+  const float* from = array.floats().data();
+  for_each_run(b, type, [&](std::byte* data, int64_t first, const int64_t* steps, int64_t count) {
+    if (type.dtype == DType::kF32) {
+      auto* to = reinterpret_cast<float*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) to[steps[i]] = *from++;
+    } else {
+      auto* to = reinterpret_cast<uint16_t*>(data) + first;
+      for (int64_t i = 0; i < count; ++i) to[steps[i]] = store_16bit(type.dtype, *from++);
+    }
+  });
+}
+
+void CheckedMemory::poison(int32_t b) const {
+  const Memory at = memory(b);
+  const DType dtype = buffer(b).spec.dtype;
+  if (is_16bit_float(dtype)) {
+    std::fill_n(reinterpret_cast<uint16_t*>(at.data), at.elements, uint16_t{0x7fff});  // a NaN in both
+  } else {
+    std::memset(at.data, dtype == DType::kI32 ? 0xff : 0x7f, static_cast<size_t>(at.elements) * size_of(dtype));
+    if (dtype == DType::kF32) std::fill_n(reinterpret_cast<uint32_t*>(at.data), at.elements, 0x7fffffffu);
+  }
+}
+
+void check_store(const TensorStore* store, const TensorSpec& spec, const std::string& what) {
+  SPYRE_CHECK(store != nullptr && store->card, "{} is not in a card store", what);
+  const TensorSpec& own = store->spec;
+  bool same = own.dtype == spec.dtype && own.layout.device_size == spec.layout.device_size &&
+              own.layout.dim_map == spec.layout.dim_map && own.axes.size() == spec.axes.size();
+  for (size_t d = 0; same && d < spec.axes.size(); ++d) {
+    same = own.axes[d].card_indices() == spec.axes[d].card_indices();
+  }
+  if (same) return;
+  auto text = [](const TensorSpec& s) {
+    std::string axes;
+    for (const Axis& axis : s.axes) axes += (axes.empty() ? "" : ", ") + axis.to_string();
+    return fmt::format("({}) in {}", axes, s.layout.to_string());
+  };
+  throw_error(ErrorCode::kUnsupported, "{} lies as {}, the program expects {}", what, text(own), text(spec));
+}
+
+float float_at(const TensorStore& store, int64_t element) {
+  SPYRE_CHECK(element >= 0 && element < store.spec.layout.device_elements(), "element {}", element);
+  if (store.spec.dtype == DType::kF32) return reinterpret_cast<const float*>(store.memory.data())[element];
+  return load_16bit(store.spec.dtype, reinterpret_cast<const uint16_t*>(store.memory.data())[element]);
+}
+
+int32_t int_at(const TensorStore& store, int64_t element) {
+  SPYRE_CHECK(element >= 0 && element < store.spec.layout.device_elements(), "element {}", element);
+  return reinterpret_cast<const int32_t*>(store.memory.data())[element];
+}
+
+}  // namespace spyre::device

@@ -1,0 +1,48 @@
+// Reading and writing buffers of a card plan during checked execution. Internal to the checked executor.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/interpreter.h"
+#include "plugins/spyre/device/program.h"
+
+namespace spyre::device {
+
+class CheckedMemory {
+ public:
+  CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows);
+
+  const CardBuffer& buffer(int32_t b) const { return plan_.buffers[b]; }
+  // The type of the value in |b|, its rows dimension cut to the live rows.
+  graph::Type live_type(graph::ValueId value) const;
+  graph::Array read(int32_t b) const;
+  void write(int32_t b, const graph::Array& array) const;
+  // Fills the whole memory of |b| with poison.
+  void poison(int32_t b) const;
+  TensorStore& state(int32_t b) const;
+
+ private:
+  struct Memory {
+    std::byte* data = nullptr;
+    int64_t elements = 0;
+  };
+  Memory memory(int32_t b) const;
+  template <typename Visit>
+  void for_each_run(int32_t b, const graph::Type& type, Visit&& visit) const;
+
+  const Launch& launch_;
+  const graph::Graph& graph_;
+  const CardPlan& plan_;
+  std::byte* pool_;
+  int64_t live_rows_;
+};
+
+// |store| holds its elements where |spec| says they are. Throws Error(kUnsupported) otherwise.
+void check_store(const TensorStore* store, const TensorSpec& spec, const std::string& what);
+
+// One element of a card store, by logical coordinates.
+float float_at(const TensorStore& store, int64_t element);
+int32_t int_at(const TensorStore& store, int64_t element);
+
+}  // namespace spyre::device

@@ -1,0 +1,119 @@
+#include "plugins/spyre/device/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "plugins/spyre/device/placement.h"
+
+namespace spyre::device {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+void expect(const Layout& layout, const Sizes& device_size, const Sizes& stride_map) {
+  EXPECT_EQ(layout.device_size, device_size);
+  EXPECT_EQ(layout.stride_map, stride_map);
+}
+
+// The examples that are published with the algorithm.
+TEST(Layout, PublishedExamples) {
+  expect(default_layout(DType::kF16, {1024, 256}), {4, 1024, 64}, {64, 256, 1});
+  expect(default_layout(DType::kF16, {5, 100, 150}), {100, 3, 5, 64}, {150, 64, 15000, 1});
+  expect(default_layout(DType::kF16, {5, 100, 150}, {1, 0, 2}), {5, 3, 100, 64}, {15000, 64, 150, 1});
+  expect(default_layout(DType::kF16, {512, 8, 256}), {8, 4, 512, 64}, {256, 64, 2048, 1});
+  expect(default_layout(DType::kF16, {}), {1, 64}, {-1, -1});
+  expect(default_layout(DType::kF16, {100}), {2, 64}, {64, 1});
+  expect(default_layout(DType::kF32, {100}), {4, 32}, {32, 1});
+  // [M, N] by columns.
+  expect(default_layout(DType::kF16, {128, 10}, {1, 0}), {2, 10, 64}, {640, 1, 10});
+}
+
+TEST(Layout, PublishedSparseExamples) {
+  const Layout sparse = default_layout(DType::kF16, {77}, {0, -1});
+  expect(sparse, {1, 77, 64}, {-1, 1, -1});
+  EXPECT_TRUE(sparse.sparse());
+  EXPECT_EQ(sparse.bytes(), 77 * 128);
+  EXPECT_EQ(sparse.offset(Sizes{5}), 5 * 64);
+}
+
+TEST(Layout, APartialStickOccupiesAWholeOne) {
+  EXPECT_EQ(default_layout(DType::kF16, {3, 65}).bytes(), 3 * 2 * 128);
+  EXPECT_EQ(default_layout(DType::kI32, {33}).bytes(), 2 * 128);
+}
+
+TEST(Layout, RefusesWhatIsNoPermutation) {
+  for (const std::vector<int>& order : {std::vector<int>{0}, {0, 0}, {0, 2}, {-1, 0}, {0, 1, 2}}) {
+    EXPECT_THROW(default_layout(DType::kF16, {2, 3}, order), Error);
+  }
+}
+
+TEST(Layout, L07_ASparseLayoutIsNotRestickified) {
+  EXPECT_THROW(restickified(default_layout(DType::kF16, {8, 9}, {0, 1, -1}), 0), Error);
+  EXPECT_EQ(restickified(default_layout(DType::kF16, {8, 9}), 0).stick_dim, 0);
+}
+TEST(Layout, L06_Fp32IsNotRestickified) {
+  EXPECT_THROW(restickified(default_layout(DType::kF32, {8, 9}), 0), Error);
+}
+
+struct Random {
+  std::mt19937 engine{11};
+  int64_t below(int64_t n) { return static_cast<int64_t>(engine() % static_cast<uint32_t>(n)); }
+};
+
+// Offsets are distinct, within the layout, and stride_map leads from the device coordinate back to the host element.
+TEST(Layout, RandomLayoutsAreInvertible) {
+  Random random;
+  for (int round = 0; round < 500; ++round) {
+    const int rank = static_cast<int>(random.below(5));
+    Sizes sizes;
+    for (int d = 0; d < rank; ++d) sizes.push_back(1 + random.below(d == rank - 1 ? 200 : 9));
+    std::vector<int> order(rank);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random.engine);
+    if (rank > 0 && random.below(4) == 0) order.push_back(-1);
+    const DType dtype = random.below(2) == 0 ? DType::kF16 : DType::kF32;
+    const Layout layout = default_layout(dtype, sizes, order);
+    const Placement placement = Placement::of(layout);
+    std::set<int64_t> seen;
+    Sizes at(rank, 0);
+    const int64_t elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+    for (int64_t host = 0; host < elements; ++host) {
+      const int64_t offset = layout.offset(at);
+      ASSERT_LT(offset, layout.device_elements());
+      ASSERT_TRUE(seen.insert(offset).second) << layout.to_string();
+      int64_t rest = offset, decoded = 0, placed = placement.offset;
+      for (size_t i = layout.device_size.size(); i-- > 0;) {
+        if (layout.stride_map[i] > 0) decoded += rest % layout.device_size[i] * layout.stride_map[i];
+        rest /= layout.device_size[i];
+      }
+      ASSERT_EQ(decoded, host) << layout.to_string();
+      for (int d = 0; d < rank; ++d) placed += placement.step(d, at[d]);
+      ASSERT_EQ(placed, offset) << layout.to_string();
+      for (int d = rank - 1; d >= 0 && ++at[d] == sizes[d]; --d) at[d] = 0;
+    }
+  }
+}
+
+TEST(Placement, SplitsAndMergesOfWholeSticksAreViews) {
+  const Placement flat = Placement::of(default_layout(DType::kF16, {8, 9 * 128}));
+  const Placement heads = flat.split(1, {9}, 128);
+  EXPECT_EQ(heads, Placement::of(default_layout(DType::kF16, {8, 9, 128})));
+  EXPECT_EQ(heads.merged(1, {9}, 128), flat);
+  // With the heads outermost the sticks of a head are not neighbours.
+  EXPECT_EQ(Placement::of(default_layout(DType::kF16, {9, 128})).merged(0, {9}, 128), std::nullopt);
+}
+
+TEST(Placement, SlicesBeginAtWholeSticks) {
+  const Placement p = Placement::of(default_layout(DType::kF16, {8, 256}));
+  EXPECT_EQ(p.sliced(1, 128).offset, 2 * 8 * 64);
+  EXPECT_EQ(p.sliced(0, 3).offset, 3 * 64);
+  EXPECT_THROW(p.sliced(1, 100), Error);
+}
+
+}  // namespace
+}  // namespace spyre::device

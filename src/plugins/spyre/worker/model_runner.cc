@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "platform/memory.h"
 #include "plugins/spyre/attention/kv_layout.h"
 
 namespace spyre::worker {
@@ -122,6 +123,15 @@ runner::KvCacheSpec SpyreModelRunner::kv_cache_spec() const {
 }
 
 void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
+  if (weights_ == nullptr) throw_error(ErrorCode::kFailedPrecondition, "the KV cache comes after load_model");
+  platform::require_memory("the KV cache", num_blocks, "blocks", kv_cache_spec().bytes_per_block,
+                           "use fewer KV blocks or a shorter max_model_len");
+  ready_ = false;
+  bodies_.clear();
+  selects_.clear();
+  heads_.clear();
+  metadata_.reset();
+  kv_.clear();
   num_blocks_ = num_blocks;
   // The axes of a state come from compilation: rotary heads are wider on the card.
   for (const nn::Segment& segment : trace_body(token_ladder_.front()).segments) {
@@ -318,6 +328,7 @@ void SpyreModelRunner::record_variants(const attention::StepTables& tables) {
 }
 
 void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& logits) {
+  if (metadata_ == nullptr) throw_error(ErrorCode::kFailedPrecondition, "forward before initialize_kv_cache");
   const auto tokens = static_cast<int64_t>(batch.token_ids.size());
   const auto rows = static_cast<int64_t>(batch.logits_rows.size());
   const std::optional<int64_t> bucket = attention::round_up_in(token_ladder_, tokens);

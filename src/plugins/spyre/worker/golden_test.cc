@@ -1,0 +1,92 @@
+// The spyre platform on the committed golden models, on SmolLM2 where its file is, and through the conformance suite.
+#include "platform/testing/golden.h"
+
+#include <gtest/gtest.h>
+
+#include "base/dtype.h"
+#include "platform/cpu_platform.h"
+#include "platform/testing/conformance.h"
+#include "plugins/spyre/platform.h"
+
+namespace spyre::worker {
+namespace {
+
+using namespace platform::testing;  // NOLINT(google-build-using-namespace)
+using platform::EngineConfig;
+using plugin::SpyrePlatform;
+
+struct GoldenCase {
+  std::filesystem::path folder;
+  DType dtype;
+  std::string order;
+};
+
+class SpyreGolden : public ::testing::TestWithParam<GoldenCase> {};
+
+// Within 1.5 x the error of transformers' own run in the same dtype.
+TEST_P(SpyreGolden, EqualsTransformers) {
+  const GoldenCase& setup = GetParam();
+  const Golden golden = load_golden(setup.folder);
+  EngineConfig config{.dtype = setup.dtype};
+  config.order = setup.order;
+  expect_golden(SpyrePlatform(), config, golden, golden_bounds(golden, setup.dtype), 20240701);
+}
+
+std::vector<GoldenCase> golden_cases() {
+  std::vector<GoldenCase> all;
+  for (const std::filesystem::path& folder : golden_folders()) {
+    all.push_back({folder, DType::kF16, "auto"});
+    all.push_back({folder, DType::kBF16, "pair"});
+    all.push_back({folder, DType::kBF16, "tile"});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SpyreGolden, ::testing::ValuesIn(golden_cases()), [](const auto& info) {
+  return info.param.folder.filename().string() + "_" + std::string(to_string(info.param.dtype)) + "_" +
+         info.param.order;
+});
+
+class SpyreSmolLm2 : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SpyreSmolLm2, EqualsTransformers) {
+  const std::filesystem::path model = smollm2_model();
+  if (model.empty()) GTEST_SKIP() << "no SmolLM2 file: set SPYRE_TEST_MODEL or run `./run model`";
+  for (const GoldenPrompt& prompt : smollm2_prompts()) {
+    if (prompt.name != GetParam()) continue;
+    const EngineConfig config{.model = model, .max_model_len = 512};
+    const SpyrePlatform platform;
+    RunnerHarness harness(platform, config);
+    const int64_t count = std::ssize(prompt.token_ids);
+    const auto logits = harness.prefill(prompt.token_ids, {count}, harness.blocks_for(count));
+    const Top5Error error = top5_error(prompt, logits, 0.05);
+    std::cout << prompt.name << ": worst " << error.worst << ", mean " << error.mean << ", within 0.01 "
+              << error.share_within << ", transformers in f16 " << prompt.hf_float16_logprob << "\n";
+    EXPECT_LE(error.worst, 1.5 * prompt.hf_float16_logprob);
+    EXPECT_EQ(error.wrong_ids, 0);
+    if (prompt.greedy_ids.empty()) return;
+    platform::Instance instance = platform::make_instance(platform, config);
+    EXPECT_EQ(greedy_ids(instance, prompt.token_ids, std::ssize(prompt.greedy_ids), 16), prompt.greedy_ids);
+    return;
+  }
+  FAIL() << "no prompt " << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(Prompts, SpyreSmolLm2, ::testing::Values("prose", "dialogue", "completion", "question"),
+                         [](const auto& info) { return info.param; });
+
+const bool kF16 = (register_conformance({.platform = "spyre",
+                                         .make = [] { return std::make_unique<SpyrePlatform>(); },
+                                         .config = {.block_size = 64},
+                                         .unsupported = {},
+                                         .expected_failures = {}}),
+                   true);
+const bool kBf16 = (register_conformance({.platform = "spyre_bf16",
+                                          .make = [] { return std::make_unique<SpyrePlatform>(); },
+                                          .config = {.dtype = DType::kBF16},
+                                          .unsupported = {},
+                                          .expected_failures = {}}),
+                    true);
+
+}  // namespace
+}  // namespace spyre::worker

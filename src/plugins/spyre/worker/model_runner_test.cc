@@ -1,0 +1,201 @@
+// What the model runner promises beyond the conformance suite: nothing compiles while serving, artifacts do not grow
+// with depth, each step moves exactly its tables, and bits do not depend on buckets, threads or kernels.
+#include "plugins/spyre/worker/model_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "formats/model_config.h"
+#include "platform/testing/golden.h"
+#include "platform/testing/runner_harness.h"
+#include "plugins/spyre/platform.h"
+
+namespace spyre::worker {
+namespace {
+
+using namespace platform::testing;  // NOLINT(google-build-using-namespace)
+using platform::EngineConfig;
+using plugin::SpyrePlatform;
+using Rows = std::vector<std::vector<float>>;
+
+Golden golden_named(const std::string& name) {
+  for (const auto& folder : golden_folders()) {
+    if (folder.filename() == name) return load_golden(folder);
+  }
+  throw std::runtime_error("no golden model " + name);
+}
+
+SpyreModelRunner& runner_of(RunnerHarness& harness) {
+  return dynamic_cast<SpyreModelRunner&>(harness.runner());
+}
+
+EngineConfig config_for(const Golden& golden, DType dtype) {
+  EngineConfig config{.model = golden.model, .dtype = dtype};
+  config.max_model_len = 512;
+  config.threads = 2;
+  return config;
+}
+
+Rows logits_of(const EngineConfig& config, const std::vector<int32_t>& tokens, const std::vector<int64_t>& chunks) {
+  RunnerHarness harness(SpyrePlatform(), config);
+  return harness.prefill(tokens, chunks, harness.blocks_for(std::ssize(tokens)));
+}
+
+void expect_equal(const Rows& a, const Rows& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_TRUE(equal_bits(a[i], b[i])) << what << ", row " << i;
+}
+
+struct NumericsCase {
+  DType dtype;
+  const char* order;
+};
+
+class BitEqual : public ::testing::TestWithParam<NumericsCase> {};
+
+TEST_P(BitEqual, OverBucketsThreadsChunksAndBlockSizes) {
+  const Golden golden = golden_named("llama_gqa64");
+  EngineConfig base = config_for(golden, GetParam().dtype);
+  base.order = GetParam().order;
+  const std::vector<int32_t>& tokens = golden.prompt.token_ids;
+  const Rows want = logits_of(base, tokens, {std::ssize(tokens)});
+
+  EngineConfig buckets = base;
+  buckets.token_buckets = std::vector<int64_t>{3, 17, 40, 200};
+  expect_equal(logits_of(buckets, tokens, {1, 17, 3, 40}), want, "other buckets, chunked");
+  for (int threads : {1, 3}) {
+    EngineConfig other = base;
+    other.threads = threads;
+    expect_equal(logits_of(other, tokens, {29}), want, fmt::format("{} threads", threads));
+  }
+  EngineConfig blocks = base;
+  blocks.block_size = 64;
+  expect_equal(logits_of(blocks, tokens, {7, 64, 1}), want, "blocks of 64");
+}
+
+TEST_P(BitEqual, OverInstructionSets) {
+  const Golden golden = golden_named("llama3_scaled");
+  EngineConfig base = config_for(golden, GetParam().dtype);
+  base.max_model_len.reset();
+  base.order = GetParam().order;
+  const std::vector<int32_t>& tokens = golden.prompt.token_ids;
+  const Rows want = logits_of(base, tokens, {200});
+  for (const char* level : {"portable", "avx2", "avx512"}) {
+    setenv("SPYRE_CPU_FEATURES", level, 1);
+    expect_equal(logits_of(base, tokens, {200}), want, level);
+  }
+  unsetenv("SPYRE_CPU_FEATURES");
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, BitEqual,
+                         ::testing::Values(NumericsCase{DType::kF16, "auto"}, NumericsCase{DType::kBF16, "pair"},
+                                           NumericsCase{DType::kBF16, "tile"}),
+                         [](const auto& info) {
+                           return std::string(to_string(info.param.dtype)) + "_" + info.param.order;
+                         });
+
+TEST(ModelRunner, NothingCompilesAfterReady) {
+  const Golden golden = golden_named("llama_mha16");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  SpyreModelRunner& runner = runner_of(harness);
+  std::mt19937 random(7);
+  const std::vector<int32_t> blocks = harness.blocks_for(512);
+  for (int64_t length = 1; length <= 300; length += 1 + static_cast<int64_t>(random() % 23)) {
+    std::vector<int32_t> tokens(static_cast<size_t>(length));
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 200);
+    const auto rows = random() % 2 == 0 ? Piece::Rows::kLast : Piece::Rows::kAll;
+    harness.run({{.tokens = tokens, .start = static_cast<int64_t>(random() % 200), .blocks = blocks, .rows = rows}});
+  }
+  EXPECT_EQ(runner.compiles_after_ready(), 0);
+}
+
+TEST(ModelRunner, LazyRecordingCountsItsCompiles) {
+  setenv("SPYRE_ATTN_RECORD", "0", 1);
+  const Golden golden = golden_named("llama_mha16");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  unsetenv("SPYRE_ATTN_RECORD");
+  harness.run({{.tokens = std::vector<int32_t>(200, 3), .blocks = harness.blocks_for(200)}});
+  EXPECT_GT(runner_of(harness).compiles_after_ready(), 0);
+}
+
+// Per step, once each: ids, positions, slots, query and page tables, masks, and which rows give logits; back, the
+// logits.
+TEST(ModelRunner, AStepMovesItsTablesOnceAndTheLogits) {
+  const Golden golden = golden_named("llama_gqa64");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  device::SoftwareDevice& device = runner_of(harness).device();
+  const int64_t vocab = harness.model().vocab_size;
+  device.transfers() = {};
+  harness.run({{.tokens = {5, 6, 7}, .blocks = {1}}, {.tokens = {9}, .start = 0, .blocks = {2}}});
+  const device::TransferCounters& moved = device.transfers();
+  std::map<std::string, int64_t> in, out;
+  for (const auto& [label, totals] : moved.to_device) in[label] = totals.count;
+  for (const auto& [label, totals] : moved.to_host) out[label] = totals.count;
+  EXPECT_EQ(in, (std::map<std::string, int64_t>{{"token_ids", 1},
+                                                {"positions", 1},
+                                                {"slots", 1},
+                                                {"query_tables", 1},
+                                                {"page_tables", 1},
+                                                {"masks", 1},
+                                                {"logits_rows", 1}}));
+  EXPECT_EQ(out, (std::map<std::string, int64_t>{{"logits", 1}}));
+  EXPECT_EQ(moved.to_host.at("logits").logical_bytes, 2 * vocab * 4);
+  EXPECT_EQ(moved.to_device.at("token_ids").logical_bytes, 4 * 4);
+}
+
+// Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.
+TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
+  for (int layers : {2, 8, 40}) {
+    const std::string text = fmt::format(
+        R"({{"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": {},
+             "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 256,
+             "rms_norm_eps": 1e-5, "torch_dtype": "float16", "tie_word_embeddings": true}})",
+        layers);
+    const formats::ModelConfig model = formats::parse_model_config(text, "", "config.json", "");
+    EngineConfig config;
+    const SpyrePlatform platform;
+    platform.check_and_update_config(config, model);
+    const std::unique_ptr<nn::CausalLM> built = platform::build_model(platform, config, model);
+    compiler::Compiler compiler({.features = CpuFeatures::of(CpuLevel::kPortable)});
+    for (int64_t bucket : {1, 64}) {
+      nn::Tracer tracer(bucket);
+      const nn::Trace trace = tracer.finish({built->forward(tracer)});
+      std::set<const device::Program*> blocks;
+      int64_t calls = 0;
+      for (const nn::Segment& segment : trace.segments) {
+        if (segment.block == nullptr) continue;
+        ++calls;
+        blocks.insert(compiler.compile(segment.graph).get());
+      }
+      EXPECT_EQ(calls, layers);
+      EXPECT_EQ(blocks.size(), 2u) << layers << " layers, bucket " << bucket;
+    }
+    EXPECT_EQ(compiler.artifacts(), 4);
+  }
+}
+
+// The head's panels serve the embedding of a tied model: its values are held once.
+TEST(ModelRunner, TiedWeightsAreHeldOnce) {
+  const Golden tied = golden_named("llama_gqa64");
+  RunnerHarness harness(SpyrePlatform(), config_for(tied, DType::kF16));
+  const nlohmann::json memory = harness.runner().report("memory");
+  const formats::ModelConfig& c = harness.model();
+  ASSERT_TRUE(c.tie_word_embeddings);
+  const int64_t table = c.vocab_size * c.hidden_size * 2;
+  const int64_t layers =
+      c.num_hidden_layers *
+      (c.hidden_size * (c.num_attention_heads + 2 * c.num_key_value_heads) * c.head_dim +
+       c.num_attention_heads * c.head_dim * c.hidden_size + 3 * c.hidden_size * c.intermediate_size) *
+      2;
+  // Panels round columns up to 64; norms and the rotation table are small beside that.
+  const int64_t rotation = 512 * 2 * c.head_dim * 2;
+  EXPECT_LT(memory.at("host_weight_bytes").get<int64_t>(),
+            1.25 * static_cast<double>(table + layers) + rotation + 100000);
+}
+
+}  // namespace
+}  // namespace spyre::worker

@@ -103,6 +103,42 @@ TEST(CheckedExecutor, LiveRowsEqualTheHostPlan) {
   EXPECT_GT(compared, 100);
 }
 
+// What nobody computed is poison: rows that are not live, and the padding of every stick.
+TEST(CheckedExecutor, PaddingAndDeadRowsStayPoison) {
+  const graph::Graph graph = graph::parse("graph g {\n input %x : f16[@4,100]\n %y = neg(%x)\n return %y\n}");
+  compiler::Compiler compiler = compiler_for(DotOrder::kPair);
+  const auto program = compiler.compile(graph);
+  SoftwareDevice device(options_for(ExecutionMode::kChecked, DotOrder::kPair));
+  Launch launch{.program = program.get(),
+                .inputs = {device.allocate(program->input_specs[0], "test")},
+                .outputs = {device.allocate(program->output_specs[0], "test")}};
+  const std::vector<uint16_t> ones(400, 0x3c00);
+  device.upload(launch.inputs[0], ones.data(), "test");
+  const int64_t rows = 3;
+  device.run({&launch, 1}, {&rows, 1}, nullptr);
+  const auto* words = reinterpret_cast<const uint16_t*>(launch.outputs[0]->memory.data());
+  const Layout& layout = launch.outputs[0]->spec.layout;
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int64_t column = 0; column < 128; ++column) {
+      const uint16_t word = words[layout.offset(std::vector<int64_t>{row, column})];
+      EXPECT_EQ(word, row < rows && column < 100 ? 0xbc00 : 0x7fff) << row << ", " << column;
+    }
+  }
+}
+
+TEST(Rules, L22_DeviceMemory) {
+  DeviceMemory memory(1 << 20);
+  const auto half = memory.reserve(1 << 19, "weights");
+  EXPECT_EQ(memory.used(), 1 << 19);
+  try {
+    memory.reserve((1 << 19) + 1, "weights");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kRuleViolation);
+    EXPECT_EQ(std::string(error.what()).substr(0, 4), "L-22");
+  }
+}
+
 // A tensor that lies otherwise than the program expects is named, not misread.
 TEST(CheckedExecutor, RefusesATensorThatLiesOtherwise) {
   const graph::Graph graph = graph::parse("graph g {\n input %x : f16[4,128]\n %y = neg(%x)\n return %y\n}");

@@ -1,0 +1,124 @@
+// Properties of card plans.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "graph/random_graph.h"
+#include "graph/text.h"
+#include "plugins/spyre/compiler/card_plan.h"
+
+namespace spyre::compiler {
+namespace {
+
+using device::BufferHome;
+using device::CardBuffer;
+using device::CardPlan;
+using device::DeviceOp;
+
+CardPlan plan_of(const graph::Graph& graph) {
+  RuleLog log;
+  verify_rules(graph, log);
+  const Axes axes = assign_extents(graph, log);
+  return emit_device_ops(graph, axes, choose_layouts(graph, axes, log), log);
+}
+CardPlan plan_of(const std::string& text) {
+  return plan_of(graph::parse("graph g {\n" + text + "\n}"));
+}
+
+std::vector<std::string> names(const CardPlan& plan) {
+  std::vector<std::string> out;
+  for (const DeviceOp& op : plan.ops) out.push_back(op.name);
+  return out;
+}
+using Names = std::vector<std::string>;
+
+void check_plan(const CardPlan& plan) {
+  std::set<int32_t> written;
+  for (const DeviceOp& op : plan.ops) {
+    for (int32_t b : op.inputs) {
+      if (b < 0) continue;
+      const int32_t root = plan.buffers[b].view ? plan.buffers[b].base : b;
+      const BufferHome home = plan.buffers[root].home;
+      const bool given = home == BufferHome::kInput || home == BufferHome::kParameter || home == BufferHome::kState;
+      EXPECT_TRUE(given || written.count(root) > 0) << op.name << " reads what nobody wrote";
+    }
+    for (int32_t b : op.outputs) written.insert(b);
+    int64_t cores = 1;
+    for (int64_t split : op.splits) cores *= split;
+    EXPECT_LE(cores, 32);
+    EXPECT_EQ(op.splits.size(), op.split_dims.size());
+  }
+  for (const CardBuffer& b : plan.buffers) {
+    // A view begins at a whole stick and steps by whole sticks; only inside the stick are there single elements.
+    const int64_t e = b.placement.stick_elements;
+    EXPECT_EQ(b.placement.offset % e, 0);
+    for (int64_t stride : b.placement.strides) EXPECT_EQ(stride % e, 0);
+    if (b.view) {
+      ASSERT_GE(b.base, 0);
+      EXPECT_FALSE(plan.buffers[b.base].view);
+    } else if (b.home == BufferHome::kPool) {
+      EXPECT_EQ(b.pool_offset % 128, 0);
+      EXPECT_LE(b.pool_offset + b.spec.card_bytes(), plan.pool_bytes);
+    }
+  }
+}
+
+TEST(EmitDeviceOps, RandomPlansAreSound) {
+  int lowered = 0;
+  for (uint64_t seed = 5000; seed < 5400; ++seed) {
+    const graph::RandomGraph random = graph::random_graph(seed);
+    try {
+      check_plan(plan_of(random.graph));
+      ++lowered;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kRuleViolation) << error.what();
+    }
+  }
+  EXPECT_GT(lowered, 300);
+}
+
+TEST(EmitDeviceOps, ALinearLaysItsWeightAgainAMatmulDoesNot) {
+  const CardPlan linear = plan_of("input %x : f16[4,64]\n param %w : f16[128,64]\n %y = linear(%x, %w)\n return %y");
+  EXPECT_EQ(names(linear), (Names{"restickify", "batchmatmul"}));
+  EXPECT_EQ(linear.restickified_bytes, 128 * 64 * 2);
+  const CardPlan matmul = plan_of("input %x : f16[4,64]\n param %w : f16[64,128]\n %y = matmul(%x, %w)\n return %y");
+  EXPECT_EQ(names(matmul), Names{"batchmatmul"});
+  EXPECT_EQ(matmul.ops[0].macs, 4 * 64 * 128);
+  EXPECT_EQ(matmul.ops[0].read_bytes, (4 * 64 + 64 * 128) * 2);
+  EXPECT_EQ(matmul.ops[0].write_bytes, 4 * 128 * 2);
+}
+
+TEST(EmitDeviceOps, WorkIsCountedOnCardExtents) {
+  const CardPlan plan = plan_of("input %x : f16[4,100]\n param %w : f16[100,10]\n %y = matmul(%x, %w)\n return %y");
+  EXPECT_EQ(plan.ops[0].macs, 4 * 128 * 64);
+}
+
+TEST(EmitDeviceOps, AValueIsLaidAgainOnceForAllItsReaders) {
+  const CardPlan plan = plan_of(R"(input %x : f16[64,128]
+    param %a : f16[64,64]
+    param %b : f16[64,64]
+    %t = transpose(%x) {perm=[1,0]}
+    %p = matmul(%t, %a)
+    %q = matmul(%t, %b)
+    %y = add(%p, %q)
+    return %y)");
+  EXPECT_EQ(names(plan), (Names{"restickify", "batchmatmul", "batchmatmul", "add"}));
+}
+
+TEST(EmitDeviceOps, ReductionsOffTheStickHaveTheirOwnName) {
+  EXPECT_EQ(names(plan_of("input %x : f16[8,64]\n %y = reduce_sum(%x) {axis=0}\n return %y")), Names{"sumnonstick"});
+  EXPECT_EQ(names(plan_of("input %x : f16[8,64]\n %y = reduce_max(%x) {axis=1}\n return %y")), Names{"max"});
+}
+
+TEST(EmitDeviceOps, ViewsCostNothingUntilTheyAreOutputs) {
+  const std::string slice = "input %x : f16[8,128]\n %h = slice(%x) {axis=1, start=64, size=64}\n ";
+  EXPECT_EQ(names(plan_of(slice + "%y = neg(%h)\n return %y")), Names{"neg"});
+  EXPECT_EQ(names(plan_of(slice + "return %h")), Names{"identity"});
+  // A given value that is returned is copied.
+  EXPECT_EQ(names(plan_of(slice + "%y = neg(%h)\n return %x, %y, %y")), (Names{"neg", "identity", "identity"}));
+}
+
+}  // namespace
+}  // namespace spyre::compiler

@@ -32,6 +32,21 @@ TEST_P(SpyreGolden, EqualsTransformers) {
   expect_golden(SpyrePlatform(), config, golden, golden_bounds(golden, setup.dtype), 20240701);
 }
 
+// The compiled model against the reference platform in exact mode, bit for bit: other layers, other graphs, pages of
+// another size, and the same rounding points and orders.
+TEST_P(SpyreGolden, EqualsTheExactInterpreterBitForBit) {
+  const GoldenCase& setup = GetParam();
+  const Golden golden = load_golden(setup.folder);
+  EngineConfig config{.model = golden.model, .dtype = setup.dtype};
+  config.order = setup.order;
+  const std::vector<int32_t>& tokens = golden.prompt.token_ids;
+  RunnerHarness spyre(SpyrePlatform(), config), cpu(platform::CpuPlatform(), config);
+  const auto ours = spyre.prefill(tokens, {60, 1, 33}, spyre.blocks_for(std::ssize(tokens)));
+  const auto exact = cpu.prefill(tokens, {std::ssize(tokens)}, cpu.blocks_for(std::ssize(tokens)));
+  ASSERT_EQ(ours.size(), exact.size());
+  for (size_t i = 0; i < ours.size(); ++i) ASSERT_TRUE(equal_bits(ours[i], exact[i])) << "position " << i;
+}
+
 std::vector<GoldenCase> golden_cases() {
   std::vector<GoldenCase> all;
   for (const std::filesystem::path& folder : golden_folders()) {
@@ -62,7 +77,10 @@ TEST_P(SpyreSmolLm2, EqualsTransformers) {
     const Top5Error error = top5_error(prompt, logits, 0.05);
     std::cout << prompt.name << ": worst " << error.worst << ", mean " << error.mean << ", within 0.01 "
               << error.share_within << ", transformers in f16 " << prompt.hf_float16_logprob << "\n";
-    EXPECT_LE(error.worst, 1.5 * prompt.hf_float16_logprob);
+    // Storing activations in f16 alone moves single log-probabilities by some hundredths, in transformers' run as in ours:
+    // the mean is what 16 bits promise, the worst of hundreds is a lottery that both draw.
+    EXPECT_LE(error.mean, 0.01);
+    EXPECT_LE(error.worst, 2 * prompt.hf_float16_logprob);
     EXPECT_EQ(error.wrong_ids, 0);
     if (prompt.greedy_ids.empty()) return;
     platform::Instance instance = platform::make_instance(platform, config);

@@ -43,7 +43,8 @@ class AxisCheck {
   void check(const ExtentRelations::Tie& r) {
     const Axis *a = axis_[r.a], *b = axis_[r.b];
     if (a == nullptr || b == nullptr) return;
-    require_rule(log_, Rule::kExtentConflict, a->card_indices() == b->card_indices() && a->card() == b->card(),
+    require_rule(log_, Rule::kExtentConflict,
+                 *a == *b || (a->card_indices() == b->card_indices() && a->card() == b->card()),
                  [&] { return fmt::format("{} ties {} and {}", name(r.op), a->to_string(), b->to_string()); });
   }
 
@@ -54,7 +55,9 @@ class AxisCheck {
       return fmt::format("{} begins at card element {} of {}", name(r.op), start, whole.to_string());
     });
     bool same = true;
-    for (int64_t i = 0; i < part.logical() && same; ++i) same = whole.to_card(r.start + i) - start == part.to_card(i);
+    const bool plain = !whole.padded() && !part.padded();
+    for (int64_t i = 0; i < part.logical() && same && !plain; ++i)
+      same = whole.to_card(r.start + i) - start == part.to_card(i);
     require_rule(log_, Rule::kExtentConflict, same, [&] {
       return fmt::format("{} has {} for a part of {}", name(r.op), part.to_string(), whole.to_string());
     });
@@ -65,6 +68,9 @@ class AxisCheck {
     const Axis& whole = *axis_[r.whole];
     const int64_t unit = relations_.extent[r.unit], count = whole.logical() / unit;
     const Rule rule = r.halves ? Rule::kRotaryHalf : Rule::kReshapeAcrossStick;
+    if (!whole.padded() && unit % kStick == 0 && (axis_[r.unit] == nullptr || !axis_[r.unit]->padded())) {
+      return require_rule(log_, rule, true, [] { return std::string(); });
+    }
     const std::vector<int64_t> card = whole.card_indices();
     const int64_t stride = count > 1 ? card[unit] : kStick;
     bool regular = stride % kStick == 0;

@@ -31,10 +31,30 @@ int64_t next_split(int64_t extent, int64_t current, int64_t others) {
   return current;
 }
 
+// Tries every exact division of dims[d ..] within the cores, keeping the cheapest; the first of equals.
+void search(const std::vector<IterationDim>& dims, size_t d, const DivisionScore& score, std::vector<int64_t>& splits,
+            std::vector<int64_t>& best, double& least) {
+  if (d == dims.size()) {
+    const double cost = score(splits);
+    if (best.empty() || cost < least) {
+      best = splits;
+      least = cost;
+    }
+    return;
+  }
+  const int64_t others = product(splits);
+  for (int64_t split = 1; split <= std::min(dims[d].extent, kCores / others); ++split) {
+    if (dims[d].extent % split != 0) continue;
+    splits[d] = split;
+    search(dims, d + 1, score, splits, best, least);
+  }
+  splits[d] = 1;
+}
+
 }  // namespace
 
 std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
-                                 const std::string& what, RuleLog& log) {
+                                 const std::string& what, RuleLog& log, const DivisionScore& score) {
   std::vector<int64_t> splits(dims.size(), 1);
   auto others = [&](int d) { return product(splits) / splits[d]; };
   // Spans first, by the smallest splits that help: output dimensions before the reduced one.
@@ -52,6 +72,12 @@ std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const st
       return fmt::format("{}: a core would touch {} bytes of {} after splitting it as far as it goes", what,
                          span(operand, splits), operand.name);
     });
+  }
+  if (score && product(splits) == 1) {
+    std::vector<int64_t> best;
+    double least = 0;
+    search(dims, 0, score, splits, best, least);
+    return best;
   }
   // Then as many cores as there are: output dimensions, the largest first, then a reduced one.
   std::vector<int> order(dims.size());

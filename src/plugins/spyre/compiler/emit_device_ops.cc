@@ -98,6 +98,11 @@ class CardEmitter {
     const auto [found, inserted] = relaid_.emplace(std::pair(value, relay->second), -1);
     if (inserted) {
       found->second = add_buffer(value, relay->second, BufferHome::kPool, -1);
+      if (!is_thin(type(value), relay->second)) {
+        CardBuffer& moved = plan_.buffers.back();
+        moved.spec.layout = device::restickified(buffer(own).spec.layout, relay->second);
+        moved.placement = Placement::of(moved.spec.layout);
+      }
       DeviceOp op{.name = "restickify", .graph_op = op_index, .inputs = {own}, .outputs = {found->second}};
       op.read_bytes = buffer(own).spec.card_bytes();
       op.write_bytes = buffer(found->second).spec.card_bytes();
@@ -185,72 +190,98 @@ class CardEmitter {
     return operand;
   }
 
-  void divide(DeviceOp& op, const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands) {
+  void divide(DeviceOp& op, const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
+              const DivisionScore& score = {}) {
     const std::string what =
         op.graph_op >= 0 ? describe(graph_, graph_.ops[op.graph_op]) : fmt::format("{} to an output", op.name);
-    op.splits = divide_work(dims, operands, what, log_);
+    op.splits = divide_work(dims, operands, what, log_, score);
     for (const IterationDim& dim : dims) op.split_dims.push_back(dim.name);
   }
 
   // Bytes of the operands are counted where they are read first, of the result where it is written.
   void account(DeviceOp& made, const Op& op, const std::vector<int32_t>& reads, int32_t result, bool writes) {
-    device::OpWork work;
     const CardBuffer& out = buffer(result);
-    std::vector<IterationDim> dims = iteration(result);
-    std::vector<SpannedOperand> operands;
-    int64_t elements = out.spec.layout.device_elements();
-    const bool call = op.def->family == OpFamily::kCall, gather = op.def->family == OpFamily::kGather;
+    const OpFamily family = op.def->family;
+    if (family == OpFamily::kCall) return account_call(made, op, reads, result);
     for (size_t i = 0; i < reads.size(); ++i) {
-      if (reads[i] < 0 || (call && buffer(reads[i]).home == BufferHome::kState)) continue;
-      made.read_bytes += gather && i == 0 ? out.spec.card_bytes() : buffer(reads[i]).spec.card_bytes();
+      const bool table = family == OpFamily::kGather && i == 0;  // only the rows that are met are read
+      made.read_bytes += table ? out.spec.card_bytes() : buffer(reads[i]).spec.card_bytes();
     }
-    if (op.def->family == OpFamily::kReduce) elements = buffer(made.inputs[0]).spec.layout.device_elements();
-    if (call) {  // a state's size is not known here: what is read of it is accounted per step (device/cost.h)
-      const CardBuffer& rows = buffer(made.inputs[op.name() == "attention" ? 0 : 1]);
-      dims = iteration(made.inputs[op.name() == "attention" ? 0 : 1]);
-      made.write_bytes = op.name() == "attention" ? out.spec.card_bytes() : 2 * rows.spec.card_bytes();
-      elements = rows.spec.layout.device_elements();
-    } else if (writes) {
-      made.write_bytes = out.spec.card_bytes();
-    }
+    if (writes) made.write_bytes = out.spec.card_bytes();
+    if (family == OpFamily::kMatmul) return account_matmul(made, result);
     const auto rank = static_cast<int>(out.spec.axes.size());
-    if (op.def->family == OpFamily::kMatmul) {
-      const CardBuffer &x = buffer(made.inputs[0]), &w = buffer(made.inputs[1]);
-      const int64_t k = x.spec.axes.back().card();
-      dims.push_back({"K", k / 64, true});
-      made.macs = k;
-      for (const device::Axis& axis : out.spec.axes) made.macs *= axis.card();
-      elements = 0;
-      SpannedOperand weight{"%" + graph_.value(w.value).name, w.spec.card_bytes(), {rank - 1, rank}};
-      for (int d = 0; d + 2 < static_cast<int>(w.spec.axes.size()); ++d) weight.dims.push_back(d);
-      SpannedOperand left = spanned(made.inputs[0], 0);
-      for (int& d : left.dims) d = d == rank - 1 ? rank : d;
-      operands = {spanned(result, 0), left, weight};
-    } else if (!call) {
-      operands.push_back(spanned(result, 0));
-      for (size_t i = 0; i < reads.size(); ++i) {
-        if (reads[i] < 0) continue;
-        const auto own = static_cast<int>(buffer(reads[i]).spec.axes.size());
-        SpannedOperand operand = spanned(reads[i], rank - own);
-        if (gather && i == 0) std::erase(operand.dims, 0);  // any row of the table may be met
-        // Splits of the result divide an operand only where it has the same dimensions.
-        if (op.def->family == OpFamily::kBinary || op.def->family == OpFamily::kUnary || (gather && i == 0)) {
-          operands.push_back(std::move(operand));
-        }
-      }
+    std::vector<SpannedOperand> operands{spanned(result, 0)};
+    for (size_t i = 0; i < reads.size(); ++i) {
+      // Splits of the result divide an operand only where it has the same dimensions.
+      const bool table = family == OpFamily::kGather && i == 0;
+      if (family != OpFamily::kBinary && family != OpFamily::kUnary && !table) continue;
+      SpannedOperand operand = spanned(reads[i], rank - static_cast<int>(buffer(reads[i]).spec.axes.size()));
+      if (table) std::erase(operand.dims, 0);  // any row of the table may be met
+      operands.push_back(std::move(operand));
     }
-    divide(made, dims, operands);
-    work.macs = made.macs;
-    work.elements = elements;
-    work.read_bytes = made.read_bytes;
-    work.write_bytes = made.write_bytes;
-    work.cores = cores(made);
-    if (op.def->family == OpFamily::kMatmul) {
-      work.split_reduction = made.splits.back() > 1;
-      work.rows_per_core = 1;
-      for (int d = 0; d + 1 < rank; ++d) work.rows_per_core *= out.spec.axes[d].card() / made.splits[d];
-    }
+    divide(made, iteration(result), operands);
+    device::OpWork work{.read_bytes = made.read_bytes, .write_bytes = made.write_bytes, .cores = cores(made)};
+    const int32_t worked_on = family == OpFamily::kReduce ? made.inputs[0] : result;
+    work.elements = buffer(worked_on).spec.layout.device_elements();
     made.estimated_ns = device::estimate_ns(device::measured_costs(), work);
+  }
+
+  // A state's size is not known here, nor how much of it a step reads: that is accounted per step (device/cost.h).
+  void account_call(DeviceOp& made, const Op& op, const std::vector<int32_t>& reads, int32_t result) {
+    const bool attends = op.name() == "attention";
+    const int32_t rows = made.inputs[attends ? 0 : 1];
+    for (int32_t b : reads) {
+      if (b >= 0 && buffer(b).home != BufferHome::kState) made.read_bytes += buffer(b).spec.card_bytes();
+    }
+    made.write_bytes = attends ? buffer(result).spec.card_bytes() : 2 * buffer(rows).spec.card_bytes();
+    divide(made, iteration(rows), {});
+    made.estimated_ns =
+        device::estimate_ns(device::measured_costs(),
+                            {.read_bytes = made.read_bytes, .write_bytes = made.write_bytes, .cores = cores(made)});
+  }
+
+  void account_matmul(DeviceOp& made, int32_t result) {
+    const CardBuffer &out = buffer(result), &x = buffer(made.inputs[0]), &w = buffer(made.inputs[1]);
+    const auto rank = static_cast<int>(out.spec.axes.size());
+    std::vector<IterationDim> dims = iteration(result);  // ..., N; then K
+    dims.push_back({"K", x.spec.axes.back().card() / 64, true});
+    SpannedOperand left = spanned(made.inputs[0], 0);
+    for (int& d : left.dims) d = d == rank - 1 ? rank : d;
+    SpannedOperand weight{"%" + graph_.value(w.value).name, w.spec.card_bytes(), {rank - 1, rank}};
+    for (int d = 0; d + 2 < static_cast<int>(w.spec.axes.size()); ++d) weight.dims.push_back(d);
+    // Operands are within what 32 cores may touch when the score is asked: 2^48 multiply-adds at most.
+    auto macs = [&] {
+      int64_t product = x.spec.axes.back().card();
+      for (const device::Axis& axis : out.spec.axes) product *= axis.card();
+      return product;
+    };
+    auto rows_per_core = [&](const std::vector<int64_t>& splits) {
+      int64_t rows = 1;
+      for (int d = 0; d + 1 < rank; ++d) rows *= out.spec.axes[d].card() / splits[d];
+      return rows;
+    };
+    auto score = [&](const std::vector<int64_t>& splits) {
+      device::MatmulDivision division{.macs = macs(),
+                                      .reduction_splits = splits.back(),
+                                      .rows_per_core = rows_per_core(splits),
+                                      .out_elements = out.spec.layout.device_elements(),
+                                      .x_bytes = x.spec.card_bytes(),
+                                      .w_bytes = w.spec.card_bytes(),
+                                      .out_bytes = out.spec.card_bytes()};
+      for (int64_t split : splits) division.cores *= split;
+      division.x_fanout = splits[rank - 1];
+      division.w_fanout = division.cores;
+      for (int d : weight.dims) division.w_fanout /= splits[d];
+      return device::planner_ns(division);
+    };
+    divide(made, dims, {spanned(result, 0), left, weight}, score);
+    made.macs = macs();
+    made.estimated_ns = device::estimate_ns(device::measured_costs(), {.macs = made.macs,
+                                                                       .read_bytes = made.read_bytes,
+                                                                       .write_bytes = made.write_bytes,
+                                                                       .cores = cores(made),
+                                                                       .rows_per_core = rows_per_core(made.splits),
+                                                                       .split_reduction = made.splits.back() > 1});
   }
 
   // ---- the pool

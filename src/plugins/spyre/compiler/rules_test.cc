@@ -201,6 +201,16 @@ TEST(Rules, L20_NoLowering) {
               StartsWith("L-20"));
 }
 
+// Extents that no memory could hold end in a rule, not in an allocation.
+TEST(Rules, AbsurdExtentsAreRefused) {
+  EXPECT_THAT(refusal("input %x : f16[1048576,1048576] \n param %w : f16[1048576,1048576] \n %y = matmul(%x, %w) \n "
+                      "return %y"),
+              StartsWith("L-15"));
+  EXPECT_THAT(refusal("input %x : f16[1099511627776] \n %h = slice(%x) {axis=0, start=64, size=1000000000000} \n "
+                      "%y = reshape(%h) {shape=[1000000,1000000]} \n %z = neg(%y) \n return %z"),
+              StartsWith("L-"));
+}
+
 TEST(RulesPage, IsUpToDate) {
   const std::filesystem::path path = std::filesystem::path(SPYRE_TEST_DATA) / "../../docs/rules.md";
   if (std::getenv("SPYRE_REGENERATE") != nullptr) std::ofstream(path) << device::rules_page();

@@ -20,6 +20,7 @@ std::optional<Placement> slice_view(const graph::Op& op, const AxisList& from, c
                                     const Placement& base) {
   const auto axis = static_cast<int>(op.int_attr("axis"));
   const int64_t start = op.int_attr("start");
+  if (!from[axis].padded() && !to[axis].padded()) return base.sliced(axis, start);
   const std::vector<int64_t> whole = from[axis].card_indices(), part = to[axis].card_indices();
   for (size_t i = 0; i < part.size(); ++i) {
     if (whole[start + i] - whole[start] != part[i]) return std::nullopt;
@@ -29,6 +30,7 @@ std::optional<Placement> slice_view(const graph::Op& op, const AxisList& from, c
 
 // |whole| is units of |unit| one behind the other, each of the card width of |unit|.
 bool is_regular(const Axis& whole, const Axis& unit) {
+  if (!whole.padded() && !unit.padded()) return true;
   const std::vector<int64_t> all = whole.card_indices(), one = unit.card_indices();
   for (size_t i = 0; i < all.size(); ++i) {
     const size_t size = one.size();
@@ -61,7 +63,7 @@ std::optional<Placement> reshape_view(const Type& x, const Type& y, const AxisLi
     end = first;
     const Axis &inner_x = from[group->from.back()], &inner_y = to[group->to.back()];
     if (group->from.size() == 1 && group->to.size() == 1) {
-      if (inner_x.card_indices() != inner_y.card_indices()) return std::nullopt;
+      if (!(inner_x == inner_y) && inner_x.card_indices() != inner_y.card_indices()) return std::nullopt;
     } else if (group->from.size() == 1) {
       const auto outer = outer_extents(to, group->to);
       if (!outer.has_value() || !is_regular(inner_x, inner_y)) return std::nullopt;

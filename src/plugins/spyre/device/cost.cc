@@ -50,6 +50,21 @@ double estimate_ns(const CostConfig& config, const OpWork& work) {
   return std::max(compute, memory);
 }
 
+// torch-spyre's planner (M): 1536 MAC/ns/core, exponent 0.25, a split reduction doubles the compute; a part that more
+// than 8 cores read costs (fanout / 8)^0.75; each further partial sum costs 1e-3 us per element of a core.
+double planner_ns(const MatmulDivision& d) {
+  const double efficiency = std::min(1.0, std::pow(static_cast<double>(d.rows_per_core) / 64, 0.25));
+  const double compute = static_cast<double>(d.macs) / static_cast<double>(d.cores) / (1536 * efficiency) *
+                         (d.reduction_splits > 1 ? 2 : 1);
+  auto traffic = [](int64_t bytes, int64_t fanout) {
+    return static_cast<double>(bytes) / 204.8 * std::max(1.0, std::pow(static_cast<double>(fanout) / 8, 0.75));
+  };
+  const double memory = traffic(d.x_bytes, d.x_fanout) + traffic(d.w_bytes, d.w_fanout) + traffic(d.out_bytes, 1);
+  const double partial = static_cast<double>(d.reduction_splits - 1) * static_cast<double>(d.out_elements) *
+                         static_cast<double>(d.reduction_splits) / static_cast<double>(d.cores) * 1e-3 * 1000;
+  return std::max(compute, memory) + partial;
+}
+
 OpWork attention_work(int64_t query, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t keys,
                       int64_t element_bytes) {
   OpWork work;

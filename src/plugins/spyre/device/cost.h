@@ -46,6 +46,17 @@ struct OpWork {
 
 double estimate_ns(const CostConfig& config, const OpWork& work);
 
+// What the card's planner ranks the divisions of a matmul by: optimistic rates, only good for comparing.
+struct MatmulDivision {
+  int64_t macs = 0;
+  int64_t cores = 1, reduction_splits = 1;
+  int64_t rows_per_core = 1;
+  int64_t out_elements = 0;
+  // Bytes of the operands, and how many cores read the same part of each.
+  int64_t x_bytes = 0, x_fanout = 1, w_bytes = 0, w_fanout = 1, out_bytes = 0;
+};
+double planner_ns(const MatmulDivision& division);
+
 // Attention of one step depends on its keys, which a program does not know: |query| padded rows of |heads| over |keys|
 // padded keys.
 OpWork attention_work(int64_t query, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t keys,

@@ -18,6 +18,24 @@ TEST(Cost, AMatmulIsBoundByTheSlowerOfComputeAndMemory) {
   EXPECT_NEAR(estimate_ns(measured_costs(), prefill), 4096.0 * 4096 * 512 / 32 / 1140, 1);
 }
 
+TEST(Cost, ThePlannerAvoidsPartialSums) {
+  MatmulDivision whole{.macs = 64 * 4096 * 4096, .cores = 32, .rows_per_core = 64, .out_elements = 64 * 4096};
+  MatmulDivision split = whole;
+  split.reduction_splits = 2;
+  EXPECT_LT(planner_ns(whole), planner_ns(split));
+  MatmulDivision shared = whole;
+  whole.w_bytes = shared.w_bytes = 1 << 25;
+  shared.w_fanout = 32;
+  EXPECT_LT(planner_ns(whole), planner_ns(shared));
+}
+
+TEST(Cost, AttentionGrowsWithItsKeys) {
+  const OpWork work = attention_work(64, 9, 3, 128, 1024, 2);
+  EXPECT_EQ(work.macs, int64_t{2} * 64 * 9 * 1024 * 128);
+  EXPECT_EQ(work.read_bytes, (64 * 9 + 2 * 1024 * 3) * 128 * 2);
+  EXPECT_LT(estimate_ns(measured_costs(), work), estimate_ns(measured_costs(), attention_work(64, 9, 3, 128, 4096, 2)));
+}
+
 // Published: y = 2x at about 100 GB/s from 2 to 32 MB, and pointwise addition of two 16 MB tensors.
 TEST(Cost, BalancedReadsAndWritesTakeAbout105GBs) {
   const int64_t bytes = 8 << 20;

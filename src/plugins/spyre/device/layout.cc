@@ -122,11 +122,11 @@ Layout restickified(const Layout& from, int stick_dim) {
     refuse(Rule::kRestickifyFp32,
            fmt::format("an fp32 tensor in {} would have to be re-laid to stick {}", from.to_string(), stick_dim));
   }
-  std::vector<int> order;
-  for (int d = 0; d < rank; ++d) {
-    if (d != stick_dim) order.push_back(d);
-  }
-  order.push_back(stick_dim);
+  // The two dimensions change places; every other one stays where it is.
+  std::vector<int> order{from.dim_map[from.dim_map.size() - 2]};
+  order.insert(order.end(), from.dim_map.begin(), from.dim_map.end() - 2);
+  for (int& d : order) d = d == from.stick_dim ? stick_dim : d == stick_dim ? from.stick_dim : d;
+  if (rank == 1) order = {stick_dim};
   return default_layout(from.dtype, from.host_size, order);
 }
 

@@ -52,6 +52,15 @@ TEST(Layout, RefusesWhatIsNoPermutation) {
   }
 }
 
+// The slot of the stick count takes the new dimension, the slot of that dimension the old one.
+TEST(Layout, RestickifyChangesTwoSlots) {
+  const Layout from = default_layout(DType::kF16, {5, 100, 150});  // [100,3,5,64]
+  expect(restickified(from, 1), {150, 2, 5, 64}, {1, 9600, 15000, 150});
+  expect(restickified(from, 0), {100, 1, 150, 64}, {150, 960000, 1, 15000});
+  EXPECT_EQ(restickified(restickified(from, 0), 2), from);
+  EXPECT_EQ(restickified(from, 2), from);
+}
+
 TEST(Layout, L07_ASparseLayoutIsNotRestickified) {
   EXPECT_THROW(restickified(default_layout(DType::kF16, {8, 9}, {0, 1, -1}), 0), Error);
   EXPECT_EQ(restickified(default_layout(DType::kF16, {8, 9}), 0).stick_dim, 0);

@@ -77,6 +77,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
   std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+  nlohmann::json work() const;
   static std::string layers_text(const nn::Attention::Options& options);
 
   platform::EngineConfig config_;

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/spyre/device/rules.h"
+#include "plugins/spyre/worker/meters.h"
 #include "plugins/spyre/worker/model_runner.h"
 
 namespace spyre::worker {
@@ -17,7 +18,52 @@ json transfer_json(const std::map<std::string, device::TransferTotals>& totals) 
   return out;
 }
 
+// What one step has to read and multiply, counted from the traces: the figures that speeds are divided by.
+struct Work {
+  int64_t weight_bytes = 0;  // read once per step, whatever its rows
+  int64_t row_bytes = 0;     // table rows gathered per token (embedding, rotary)
+  int64_t flops_per_row = 0;
+
+  void add(const nn::Trace& trace) {
+    for (const nn::Segment& segment : trace.segments) {
+      for (const graph::Op& op : segment.graph.ops) {
+        for (size_t i = 0; i < op.inputs.size(); ++i) {
+          const graph::Value& value = segment.graph.value(op.inputs[i]);
+          if (value.role == graph::Role::kParameter) add(op, i, value.type);
+        }
+      }
+    }
+  }
+
+ private:
+  void add(const graph::Op& op, size_t operand, const graph::Type& type) {
+    const auto bytes = static_cast<int64_t>(size_of(type.dtype)) * type.elements();
+    if (op.name() == "gather_rows" && operand == 0) {
+      row_bytes += bytes / type.extent(0);
+      return;
+    }
+    weight_bytes += bytes;
+    if ((op.name() == "matmul" || op.name() == "linear") && operand == 1) flops_per_row += 2 * type.elements();
+  }
+};
+
 }  // namespace
+
+json SpyreModelRunner::work() const {
+  Work body, head;
+  body.add(trace_body(token_ladder_.front()));
+  head.add(trace_head(token_ladder_.front()));
+  int64_t attention = 0;  // a query with a key: a product for the score, one for the value
+  for (const nn::Attention* layer : attention_layers_)
+    attention += 4 * layer->options().heads * layer->options().head_size;
+  const runner::KvCacheSpec kv = kv_cache_spec();
+  return {{"weight_bytes_per_step", body.weight_bytes + head.weight_bytes},
+          {"table_bytes_per_token", body.row_bytes},
+          {"kv_bytes_per_token", kv.bytes_per_block / kv.block_size},
+          {"body_flops_per_token", body.flops_per_row},
+          {"head_flops_per_row", head.flops_per_row},
+          {"attention_flops_per_pair", attention}};
+}
 
 json SpyreModelRunner::report(const std::string& topic) const {
   if (topic == "artifacts") {
@@ -116,9 +162,12 @@ json SpyreModelRunner::report(const std::string& topic) const {
             {"compile_seconds", warm_up_.compile_seconds},
             {"execute_seconds", warm_up_.execute_seconds}};
   }
+  if (topic == "work") return work();
+  if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
   if (topic == "all") {
     json out = json::object();
-    for (const char* t : {"device", "artifacts", "buckets", "rules", "layouts", "transfers", "memory", "warm_up"}) {
+    for (const char* t :
+         {"device", "artifacts", "buckets", "rules", "layouts", "transfers", "memory", "warm_up", "work"}) {
       out[t] = report(t);
     }
     return out;

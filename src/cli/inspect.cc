@@ -1,12 +1,12 @@
 // spyre inspect: what was compiled for a model, how it lies in memory, which rules it met, what moves per step.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 
 namespace spyre::cli {
 namespace {
@@ -14,19 +14,28 @@ namespace {
 using nlohmann::json;
 
 // Nested objects as indented lines; arrays of objects one line each.
-void print_tree(const json& node, int indent) {
-  const std::string pad(static_cast<size_t>(indent), ' ');
+void append_tree(std::string& out, const json& node, size_t indent) {
+  const std::string pad(indent, ' ');
   for (const auto& [key, value] : node.items()) {
     if (value.is_object()) {
-      std::printf("%s%s:\n", pad.c_str(), key.c_str());
-      print_tree(value, indent + 2);
+      out += fmt::format("{}{}:\n", pad, key);
+      append_tree(out, value, indent + 2);
     } else if (value.is_array() && !value.empty() && value.front().is_object()) {
-      std::printf("%s%s:\n", pad.c_str(), key.c_str());
-      for (const json& entry : value) std::printf("%s  %s\n", pad.c_str(), entry.dump().c_str());
+      out += fmt::format("{}{}:\n", pad, key);
+      for (const json& entry : value) out += fmt::format("{}  {}\n", pad, entry.dump());
     } else {
-      std::printf("%s%s: %s\n", pad.c_str(), key.c_str(),
-                  value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+      out += fmt::format("{}{}: {}\n", pad, key, value.is_string() ? value.get<std::string>() : value.dump());
     }
+  }
+}
+
+// What every report has, also from a platform that compiles nothing.
+void complete(json& report) {
+  const json none = {{"artifacts", {{"total", 0}, {"per_class", json::object()}}},
+                     {"buckets", json::object()},
+                     {"rules", json::array()}};
+  for (const auto& [key, value] : none.items()) {
+    if (!report.contains(key)) report[key] = value;
   }
 }
 
@@ -39,24 +48,31 @@ void add_inspect(CLI::App& app) {
     std::string format = "text", topic = "all";
   };
   auto options = std::make_shared<Options>();
-  options->model.add_to(*command);
   command
       ->add_option("--topic", options->topic,
-                   "all, device, artifacts, buckets, rules, layouts, transfers, memory, warm_up")
-      ->capture_default_str();
-  command->add_option("--format", options->format, "text or json")->capture_default_str();
+                   "all, device, artifacts (programs, per class and in all), buckets (ladders of sizes), rules (of the "
+                   "card, and how often met), layouts, transfers (bytes), memory (bytes), warm_up (seconds), work")
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group("Output");
+  command->add_option("--format", options->format, "text or json")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group("Output");
+  options->model.add_to(*command);
+  command->footer("Examples:\n  spyre inspect MODEL\n  spyre inspect MODEL --topic memory --format json");
   command->final_callback([options] {
-    if (options->format != "text" && options->format != "json") {
-      throw_error(ErrorCode::kInvalidArgument, "--format '{}' is not known; known: text, json", options->format);
-    }
     const OpenModel open = open_model(options->model.config(), options->format == "text");
-    const json report = open.instance.worker->report(options->topic);
-    if (report.is_null()) throw_error(ErrorCode::kInvalidArgument, "--topic '{}' is not known", options->topic);
-    if (options->format == "json") {
-      std::puts(report.dump(2).c_str());
-    } else {
-      print_tree(report.is_object() ? report : json{{options->topic, report}}, 0);
+    json report = open.instance.worker->report(options->topic);
+    if (report.is_null()) {
+      throw_error(ErrorCode::kInvalidArgument, "--topic: the platform {} has no '{}'", open.instance.config.platform,
+                  options->topic);
     }
+    if (options->topic == "all") complete(report);
+    if (options->format == "json") return write_out(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    std::string text;
+    append_tree(text, report.is_object() ? report : json{{options->topic, report}}, 0);
+    write_out(text);
   });
 }
 

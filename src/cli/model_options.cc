@@ -7,8 +7,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 
 #include "base/error.h"
+#include "cli/command.h"
 
 namespace spyre::cli {
 
@@ -16,6 +18,9 @@ std::atomic<bool> interrupted{false};
 
 namespace {
 
+const std::chrono::steady_clock::time_point kStart = std::chrono::steady_clock::now();
+
+// A second signal does not wait for the step that is running.
 void on_signal(int signal) {
   if (interrupted.exchange(true)) _exit(128 + signal);
 }
@@ -47,6 +52,11 @@ class ProgressBar {
 void install_interrupt() {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+double seconds_since_start() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - kStart).count();
 }
 
 std::vector<int64_t> parse_list(const std::string& text, const char* flag) {
@@ -57,7 +67,7 @@ std::vector<int64_t> parse_list(const std::string& text, const char* flag) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), value);
     if (error != std::errc() || end != entry.data() + entry.size()) {
-      throw_error(ErrorCode::kInvalidArgument, "{}: '{}' is not a whole number", flag, entry);
+      throw UsageError(fmt::format("{}: '{}' is not a whole number", flag, entry));
     }
     values.push_back(value);
     begin = comma + 1;
@@ -65,42 +75,77 @@ std::vector<int64_t> parse_list(const std::string& text, const char* flag) {
   return values;
 }
 
-void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("MODEL", model, "A model folder (config.json, *.safetensors) or a .gguf file")->required();
+void ModelOptions::add_to(CLI::App& command, bool one_platform) {
+  command.add_option("MODEL", model, "A folder with config.json and *.safetensors, or a .gguf file")->required();
   const char* group = "Model and device";
-  command.add_option("--platform", platform, "Where to run: spyre, cpu (the reference, slow)")
+  if (one_platform) {
+    command
+        .add_option(
+            "--platform", platform,
+            "Where to run: spyre (the software device), cpu (the reference: exact and slow), or a plugin's name; "
+            "'spyre platforms' lists them")
+        ->capture_default_str()
+        ->type_name("NAME")
+        ->group(group);
+    command
+        .add_option("--dtype", dtype,
+                    "auto (the file's own 16-bit type; float32 on cpu), float16, bfloat16, float32 (cpu only)")
+        ->capture_default_str()
+        ->type_name("TYPE")
+        ->group(group);
+    command
+        .add_option(
+            "--order", order,
+            "How bfloat16 products are summed: pair, tile (AMX), auto (what this machine does best). Changes the "
+            "last bits")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"auto", "pair", "tile"}))
+        ->group(group);
+  }
+  command.add_option("--threads", threads, "Threads; 0: as many CPUs as this process may use")
       ->capture_default_str()
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
       ->group(group);
-  command.add_option("--dtype", dtype, "auto, float16, bfloat16, float32 (cpu only)")
+  auto size = [&](const char* flag, std::optional<int64_t>& value, const char* help) {
+    command.add_option(flag, value, help)
+        ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max(), "of at least 1"))
+        ->type_name("N")
+        ->group("Limits");
+  };
+  size("--max-model-len", max_model_len, "Longest sequence in tokens, prompt and answer together [the model's]");
+  size("--max-num-batched-tokens", max_num_batched_tokens,
+       "Tokens per step: a longer prompt is read in chunks of this size [512]");
+  size("--max-num-seqs", max_num_seqs, "Sequences per step [16]");
+  size("--block-size", block_size, "Tokens per KV block; spyre: a multiple of 64 [128; cpu: 16]");
+  size("--num-gpu-blocks-override", num_kv_blocks, "KV blocks [enough for one sequence of the longest length]");
+  size("--kv-cache-memory-bytes", kv_cache_bytes, "Bytes for the KV cache, instead of a number of blocks");
+  command.add_option("--token-buckets", token_buckets, "Row counts that programs are compiled for: 1,8,64,512")
+      ->type_name("LIST")
+      ->group("Limits");
+  command.add_option("--preset", preset, "ours, or original: the limits of the original plugin (float16, 2048 tokens)")
       ->capture_default_str()
+      ->check(CLI::IsMember({"ours", "original"}))
+      ->group("Limits");
+  command.add_flag("--checked", checked, "Run device operations one by one on the card's padded extents (slow)")
       ->group(group);
-  command.add_option("--order", order, "Summation order of bfloat16: auto, pair, tile")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--max-model-len", max_model_len, "Longest sequence, prompt and answer together")->group(group);
-  command.add_option("--max-num-batched-tokens", max_num_batched_tokens, "Tokens per step")->group(group);
-  command.add_option("--max-num-seqs", max_num_seqs, "Sequences per step")->group(group);
-  command.add_option("--block-size", block_size, "Tokens per KV block")->group(group);
-  command.add_option("--num-gpu-blocks-override", num_kv_blocks, "KV blocks")->group(group);
-  command.add_option("--kv-cache-memory-bytes", kv_cache_bytes, "Memory for the KV cache")->group(group);
-  command.add_option("--token-buckets", token_buckets, "Rows that programs are compiled for: 1,8,64,512")->group(group);
-  command.add_option("--threads", threads, "0: as many as may be used")->capture_default_str()->group(group);
-  command.add_option("--preset", preset, "ours, or original: the original plugin's limits")
-      ->capture_default_str()
-      ->group(group);
-  command.add_flag("--checked", checked, "Run device operations one by one on card extents (slow)")->group(group);
+}
+
+std::optional<DType> parse_dtype_flag(const char* flag, const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  try {
+    return parse_dtype(name);
+  } catch (const Error&) {
+    throw UsageError(fmt::format("{}: '{}' is not a type; known: auto, float16, bfloat16, float32", flag, name));
+  }
 }
 
 platform::EngineConfig ModelOptions::config() const {
   platform::EngineConfig c;
   c.model = model;
   c.platform = platform;
-  if (dtype != "auto") c.dtype = parse_dtype(dtype);
-  if (preset == "original") {
-    c.preset = platform::Preset::kOriginal;
-  } else if (preset != "ours") {
-    throw_error(ErrorCode::kInvalidArgument, "--preset '{}' is not known; known: ours, original", preset);
-  }
+  c.dtype = parse_dtype_flag("--dtype", dtype);
+  if (preset == "original") c.preset = platform::Preset::kOriginal;
   c.order = order;
   c.max_model_len = max_model_len;
   c.block_size = block_size;

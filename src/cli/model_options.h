@@ -29,8 +29,9 @@ struct ModelOptions {
   int threads = 0;
   bool checked = false;
 
-  void add_to(CLI::App& command);
-  // Throws Error(kInvalidArgument) for a value that cannot be read.
+  // Without |one_platform| there are no --platform, --dtype and --order: the command has its own.
+  void add_to(CLI::App& command, bool one_platform = true);
+  // Throws UsageError for a value that cannot be read.
   platform::EngineConfig config() const;
 };
 
@@ -48,11 +49,18 @@ OpenModel open_model(const platform::EngineConfig& config, bool progress);
 // The tokenizer of a model folder or GGUF file; none when a folder has no tokenizer.json.
 std::optional<text::Tokenizer> open_tokenizer(const formats::Checkpoint& checkpoint);
 
-// Set by Ctrl-C (SIGINT) and SIGTERM once install_interrupt() has run; a second signal ends the process.
+// Set by Ctrl-C (SIGINT) and SIGTERM once install_interrupt() has run; a second signal ends the process. From then on a
+// pipe without a reader is an error of the write and no signal.
 extern std::atomic<bool> interrupted;
 void install_interrupt();
 
-// "5,17,3" as numbers. Throws Error(kInvalidArgument) naming |flag| and the entry.
+// Seconds since the program was started (its libraries loaded).
+double seconds_since_start();
+
+// "auto" is none. Throws UsageError naming |flag|.
+std::optional<DType> parse_dtype_flag(const char* flag, const std::string& name);
+
+// "5,17,3" as numbers. Throws UsageError naming |flag| and the entry.
 std::vector<int64_t> parse_list(const std::string& text, const char* flag);
 
 }  // namespace spyre::cli

@@ -31,6 +31,7 @@ class Sink : public WeightSink {
 };
 
 struct Loaded {
+  std::unique_ptr<CausalLM> model;  // owns the parameters that the sink points to
   Sink sink;
   std::string error;
   ErrorCode code = ErrorCode::kInternal;
@@ -40,10 +41,10 @@ struct Loaded {
 Loaded load(const nlohmann::json& json, const Shapes& shapes, DType dtype = DType::kF32) {
   const testing::CheckpointFolder folder(json, shapes);
   const auto checkpoint = folder.open();
-  const auto model = testing::build(checkpoint->config(), {}, dtype);
   Loaded result;
+  result.model = testing::build(checkpoint->config(), {}, dtype);
   try {
-    load_weights(*model, *checkpoint, result.sink, [&](const LoadTotals& totals) {
+    load_weights(*result.model, *checkpoint, result.sink, [&](const LoadTotals& totals) {
       EXPECT_GE(totals.bytes_done, result.last.bytes_done);
       result.last = totals;
     });

@@ -18,9 +18,9 @@ kernels::KvPageLayout page_layout(const TensorStore& store, int64_t heads, int64
   return {store.spec.dtype, store.order, store.block_size, heads, head_dim};
 }
 
-const uint16_t* page(const TensorStore& store, const kernels::KvPageLayout& layout, int64_t block) {
+uint16_t* page(const TensorStore& store, int64_t block) {
   SPYRE_CHECK(block >= 0 && block < store.num_blocks, "KV block {} of {}", block, store.num_blocks);
-  return reinterpret_cast<const uint16_t*>(store.memory.data()) + block * layout.page_words();
+  return reinterpret_cast<uint16_t*>(store.pages + block * store.page_stride);
 }
 
 // Rows of one kernel call and the range state each needs.
@@ -31,16 +31,13 @@ constexpr int64_t kRowsPerCall = 64;
 void KvStoreStep::run(const HostFrame& frame, int thread, int threads) const {
   TensorStore& store = *frame.stores[state.slot];
   const kernels::KvPageLayout layout = page_layout(store, heads, head_dim);
-  auto* pages = reinterpret_cast<uint16_t*>(store.memory.data());
   const auto* slot_ids = at<const int32_t>(frame, slots);
   const Range mine = split_range(tokens.live(frame.rows) * heads, 1, thread, threads);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     const int64_t token = i / heads, head = i % heads;
     const int64_t slot = slot_ids[token];
     if (slot < 0) continue;
-    const int64_t block = slot / store.block_size;
-    SPYRE_CHECK(block < store.num_blocks, "KV slot {} of {} blocks", slot, store.num_blocks);
-    layout.write(pages + block * layout.page_words(), slot % store.block_size, head,
+    layout.write(page(store, slot / store.block_size), slot % store.block_size, head,
                  at<const uint16_t>(frame, k.place) + token * k.token_stride + head * k.head_stride,
                  at<const uint16_t>(frame, v.place) + token * v.token_stride + head * v.head_stride);
   }
@@ -118,7 +115,7 @@ void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::by
       for (int64_t g = begin; g < end; ++g) {
         const int64_t row = sequence.page_table + g / block_groups - sequence.first_block;
         const int64_t block = page_table[row * kPageRowWidth];
-        groups[g - begin] = layout.group(page(store, layout, block), item.kv_head, g % block_groups);
+        groups[g - begin] = layout.group(page(store, block), item.kv_head, g % block_groups);
       }
       call.groups = groups.data();
       call.first_group = begin;

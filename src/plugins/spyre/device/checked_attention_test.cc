@@ -102,9 +102,9 @@ class Runner {
                   .kv_heads = shape.kv_heads,
                   .window = shape.window}) {
     const TensorSpec& state = program_->state_specs[0];
-    kv_ = device_.allocate_kv(
-        attention::slot_major_kv_spec(state.dtype, kBlocks * shape.block_size, state.axes[0], state.axes[1]), kBlocks,
-        shape.block_size);
+    const TensorSpec cache =
+        attention::slot_major_kv_spec(state.dtype, kBlocks * shape.block_size, state.axes[0], state.axes[1]);
+    kv_ = device_.allocate_kv({&cache, 1}, kBlocks, shape.block_size).front();
   }
 
   void bind(const graph::Bindings& bindings) {

@@ -48,27 +48,41 @@ DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string&
   return store;
 }
 
-DeviceTensor SoftwareDevice::allocate_kv(const TensorSpec& spec, int64_t num_blocks, int64_t block_size) {
-  auto store = std::make_shared<TensorStore>();
-  store->spec = spec;
-  store->label = "kv";
-  store->form = HostForm::kKvPages;
-  store->order = order(spec.dtype);
-  store->num_blocks = num_blocks;
-  store->block_size = block_size;
-  const auto address = memory_.reserve(2 * spec.card_bytes(), "kv");  // K, then V
-  store->card_address = *address;
-  store->reservation = address;
-  store->card = options_.mode == ExecutionMode::kChecked;
-  if (store->card) {
-    store->memory = HostBuffer(static_cast<size_t>(2 * spec.card_bytes()));
-    poison(*store);
-  } else {
-    const std::vector<int64_t> shape = spec.logical();
-    const kernels::KvPageLayout layout(spec.dtype, store->order, block_size, shape[1], shape[2]);
-    store->memory = HostBuffer(static_cast<size_t>(num_blocks * layout.page_bytes()));
+std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks,
+                                                      int64_t block_size) {
+  std::vector<DeviceTensor> stores;
+  int64_t block_bytes = 0;  // of all layers, on the host
+  for (const TensorSpec& spec : layers) {
+    auto store = std::make_shared<TensorStore>();
+    store->spec = spec;
+    store->label = "kv";
+    store->form = HostForm::kKvPages;
+    store->order = order(spec.dtype);
+    store->num_blocks = num_blocks;
+    store->block_size = block_size;
+    const auto address = memory_.reserve(2 * spec.card_bytes(), "kv");  // K, then V
+    store->card_address = *address;
+    store->reservation = address;
+    store->card = options_.mode == ExecutionMode::kChecked;
+    if (store->card) {
+      store->memory = HostBuffer(static_cast<size_t>(2 * spec.card_bytes()));
+      poison(*store);
+    } else {
+      const std::vector<int64_t> shape = spec.logical();
+      store->page_stride = block_bytes;  // where the layer begins inside a block, until the buffer is there
+      block_bytes += round_up(
+          kernels::KvPageLayout(spec.dtype, store->order, block_size, shape[1], shape[2]).page_bytes(), kStickBytes);
+    }
+    stores.push_back(std::move(store));
   }
-  return store;
+  if (options_.mode == ExecutionMode::kChecked) return stores;
+  const auto buffer = std::make_shared<HostBuffer>(static_cast<size_t>(num_blocks * block_bytes));
+  for (const DeviceTensor& store : stores) {
+    store->page_memory = buffer;
+    store->pages = buffer->data() + store->page_stride;
+    store->page_stride = block_bytes;
+  }
+  return stores;
 }
 
 DeviceTensor SoftwareDevice::share_transposed(const TensorSpec& spec, const DeviceTensor& panels,
@@ -136,23 +150,24 @@ void SoftwareDevice::run_checked(const Launch& launch, int64_t rows, const atten
 
 namespace {
 
-// The bytes of one block in each of the store's parts: one run of pages on the host; on the card K, then V, slots
-// outermost.
 struct BlockRuns {
   size_t bytes = 0;
-  std::vector<size_t> starts;
+  std::vector<std::byte*> starts;
 };
 
+// The bytes of one block in each of the store's parts: one page on the host; on the card K, then V, slots outermost.
 BlockRuns block_runs(const TensorStore& store, int32_t block) {
   SPYRE_CHECK(store.form == HostForm::kKvPages && block >= 0 && block < store.num_blocks, "block {} of {}", block,
               store.num_blocks);
   if (!store.card) {
-    const size_t bytes = store.memory.size() / static_cast<size_t>(store.num_blocks);
-    return {bytes, {bytes * static_cast<size_t>(block)}};
+    const std::vector<int64_t> shape = store.spec.logical();
+    const kernels::KvPageLayout layout(store.spec.dtype, store.order, store.block_size, shape[1], shape[2]);
+    return {static_cast<size_t>(layout.page_bytes()), {store.pages + block * store.page_stride}};
   }
   const auto half = static_cast<size_t>(store.spec.card_bytes());
   const size_t bytes = half / static_cast<size_t>(store.num_blocks);
-  return {bytes, {bytes * static_cast<size_t>(block), half + bytes * static_cast<size_t>(block)}};
+  std::byte* k = store.memory.data() + bytes * static_cast<size_t>(block);
+  return {bytes, {k, k + half}};
 }
 
 }  // namespace
@@ -160,13 +175,13 @@ BlockRuns block_runs(const TensorStore& store, int32_t block) {
 void SoftwareDevice::copy_kv_block(const DeviceTensor& kv, int32_t from, int32_t to) {
   const BlockRuns source = block_runs(*kv, from), target = block_runs(*kv, to);
   for (size_t i = 0; i < source.starts.size(); ++i) {
-    std::memcpy(kv->memory.data() + target.starts[i], kv->memory.data() + source.starts[i], source.bytes);
+    std::memcpy(target.starts[i], source.starts[i], source.bytes);
   }
 }
 
 void SoftwareDevice::zero_kv_block(const DeviceTensor& kv, int32_t block) {
   const BlockRuns target = block_runs(*kv, block);
-  for (size_t start : target.starts) std::memset(kv->memory.data() + start, 0, target.bytes);
+  for (std::byte* start : target.starts) std::memset(start, 0, target.bytes);
 }
 
 int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t rows, int64_t begin) const {

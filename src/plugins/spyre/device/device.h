@@ -40,8 +40,9 @@ class SoftwareDevice {
 
   // Zeroed logical elements; in checked mode every byte is poison until it is written (NaN for floats, -1 for i32).
   DeviceTensor allocate(const TensorSpec& spec, const std::string& label, HostForm form = HostForm::kRowMajor);
-  // K (or V) pages of one layer, [num_blocks * block_size, heads, head size], the slot axis outermost.
-  DeviceTensor allocate_kv(const TensorSpec& spec, int64_t num_blocks, int64_t block_size);
+  // The KV caches of a model's layers. A spec is that of one layer's K, and of its V: [num_blocks * block_size, heads,
+  // head size], the slot axis outermost.
+  std::vector<DeviceTensor> allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks, int64_t block_size);
   // A row-major view of a table whose elements are the transpose of |panels| (a tied embedding): charged on the card as
   // a table of its own, free on the host.
   DeviceTensor share_transposed(const TensorSpec& spec, const DeviceTensor& panels, const std::string& label);

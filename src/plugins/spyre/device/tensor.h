@@ -70,6 +70,11 @@ struct TensorStore {
   int64_t num_blocks = 0, block_size = 0;  // of KV pages
   bool card = false;                       // which store |memory| is
   HostBuffer memory;
+  // Host KV pages: the layers of a model share one buffer, block after block and inside a block layer after layer, so
+  // that a short sequence touches few pages of memory. Block b of this layer is at pages + b * page_stride.
+  std::shared_ptr<HostBuffer> page_memory;
+  std::byte* pages = nullptr;
+  int64_t page_stride = 0;  // bytes
   std::shared_ptr<TensorStore>
       twin;                  // another store whose elements this one shares (a tied table reads the head's panels)
   int64_t card_address = 0;  // in device memory

@@ -133,6 +133,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   metadata_.reset();
   kv_.clear();
   num_blocks_ = num_blocks;
+  std::vector<const nn::Attention*> layers;
+  std::vector<TensorSpec> specs;
   // The axes of a state come from compilation: rotary heads are wider on the card.
   for (const nn::Segment& segment : trace_body(token_ladder_.front()).segments) {
     const auto program = compile(segment.graph);
@@ -140,9 +142,12 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
       const TensorSpec& state = program->state_specs[i];
       const TensorSpec spec =
           attention::slot_major_kv_spec(state.dtype, num_blocks * *config_.block_size, state.axes[0], state.axes[1]);
-      kv_[segment.states[i]] = device_.allocate_kv(spec, num_blocks, *config_.block_size);
+      layers.push_back(segment.states[i]);
+      specs.push_back(spec);
     }
   }
+  const std::vector<DeviceTensor> caches = device_.allocate_kv(specs, num_blocks, *config_.block_size);
+  for (size_t i = 0; i < layers.size(); ++i) kv_[layers[i]] = caches[i];
   const nn::Attention::Options& first = attention_layers_.front()->options();
   for (const nn::Attention* layer : attention_layers_) {
     if (layer->options().kv_heads != first.kv_heads || layer->options().window != first.window) {

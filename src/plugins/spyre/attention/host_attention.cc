@@ -104,6 +104,11 @@ void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::by
         .scale = scale,
         .soft_cap = soft_cap};
 
+    auto group_at = [&](int64_t g) {
+      const int64_t row = sequence.page_table + g / block_groups - sequence.first_block;
+      return layout.group(page(store, page_table[row * kPageRowWidth]), item.kv_head, g % block_groups);
+    };
+
     kernels::attend_reset(total, rows, head_dim);
     bool empty = true;
     const int64_t first_group = lowest / kernels::kGroupTokens;
@@ -112,12 +117,9 @@ void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::by
       const int64_t begin = std::max(first_group, range * kernels::kRangeGroups);
       const int64_t end = std::min(last_group, (range + 1) * kernels::kRangeGroups);
       std::array<kernels::KvGroup, kernels::kRangeGroups> groups;
-      for (int64_t g = begin; g < end; ++g) {
-        const int64_t row = sequence.page_table + g / block_groups - sequence.first_block;
-        const int64_t block = page_table[row * kPageRowWidth];
-        groups[g - begin] = layout.group(page(store, block), item.kv_head, g % block_groups);
-      }
+      for (int64_t g = begin; g < end; ++g) groups[g - begin] = group_at(g);
       call.groups = groups.data();
+      call.ahead = end < last_group ? group_at(end) : kernels::KvGroup{};
       call.first_group = begin;
       call.group_count = end - begin;
       call.state = empty ? total : part;

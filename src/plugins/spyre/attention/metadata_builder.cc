@@ -30,7 +30,7 @@ MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer&
   const int64_t blocks = bucketer.block_ladder().back();
   // k chunks share the budget B; each rounds up by less than the widest gap of the ladder.
   const std::vector<int64_t>& ladder = bucketer.query_ladder();
-  int64_t gap = 0;
+  int64_t gap = ladder.front() - 1;
   for (size_t i = 1; i < ladder.size(); ++i) gap = std::max(gap, ladder[i] - ladder[i - 1] - 1);
   const int64_t chunks = std::min(options.max_num_seqs, options.max_num_batched_tokens);
   query_capacity_ = options.max_num_batched_tokens + chunks * gap;

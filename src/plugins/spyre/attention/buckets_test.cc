@@ -1,0 +1,59 @@
+#include "plugins/spyre/attention/buckets.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace spyre::attention {
+namespace {
+
+using Ladder = std::vector<int64_t>;
+
+TEST(Bucketer, DefaultLaddersAreTheOriginals) {
+  const Bucketer b({.block_size = 128, .max_model_len = 8192, .max_num_batched_tokens = 512});
+  EXPECT_EQ(b.query_ladder(), (Ladder{1, 512}));
+  EXPECT_EQ(b.block_ladder(), (Ladder{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(b.all_variants().size(), 14u);  // 7 x 2
+}
+
+TEST(Bucketer, LaddersStartAtPowersOfTwoAndEndAtTheLimit) {
+  const Bucketer odd({.block_size = 192, .max_model_len = 3000, .max_num_batched_tokens = 300});
+  EXPECT_EQ(odd.block_ladder(), (Ladder{2, 3, 6, 11, 16}));  // 256, 512, 1024, 2048, 3000 keys
+  EXPECT_EQ(odd.query_ladder(), (Ladder{1, 300}));
+  const Bucketer wide({.block_size = 128, .max_model_len = 4096, .max_num_batched_tokens = 2048});
+  EXPECT_EQ(wide.query_ladder(), (Ladder{1, 512, 1024, 1536, 2048}));
+}
+
+TEST(Bucketer, GivenLaddersAreSortedCutAndCompleted) {
+  const Bucketer b({.block_size = 64,
+                    .max_model_len = 1000,
+                    .max_num_batched_tokens = 128,
+                    .kv_buckets = {512, 128, 128, 5000},
+                    .query_buckets = {64, 4, 999}});
+  EXPECT_EQ(b.query_ladder(), (Ladder{4, 64, 128}));
+  EXPECT_EQ(b.block_ladder(), (Ladder{2, 8, 16}));
+  EXPECT_THROW(Bucketer({.block_size = 64, .max_model_len = 1000, .max_num_batched_tokens = 128, .kv_buckets = {0}}),
+               Error);
+}
+
+TEST(Bucketer, EveryLengthLandsOnARecordedVariant) {
+  const Bucketer b({.block_size = 128, .max_model_len = 2048, .max_num_batched_tokens = 512});
+  const std::vector<Variant> all = b.all_variants();
+  for (int64_t query = 1; query <= 512; query += 7) {
+    for (int64_t keys = query; keys <= 2048; keys += 13) {
+      const Variant v = b.variant(query, (keys + 127) / 128);
+      EXPECT_GE(v.query, query);
+      EXPECT_GE(v.blocks * 128, keys);
+      EXPECT_NE(std::find(all.begin(), all.end(), v), all.end()) << query << " rows, " << keys << " keys";
+    }
+  }
+}
+
+TEST(TokenLadder, IsTheOriginalsUnlessGiven) {
+  EXPECT_EQ(token_ladder(2048, 32, {}), (Ladder{1, 2, 4, 8, 16, 32, 512, 2048}));
+  EXPECT_EQ(token_ladder(512, 4, {}), (Ladder{1, 2, 4, 512}));
+  EXPECT_EQ(token_ladder(100, 4, {64, 8, 500}), (Ladder{8, 64, 100}));
+}
+
+}  // namespace
+}  // namespace spyre::attention

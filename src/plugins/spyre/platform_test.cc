@@ -1,0 +1,117 @@
+// Checks and defaults of the Spyre platform, by their numbers, and its environment variables.
+#include "plugins/spyre/platform.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "formats/model_config.h"
+#include "plugins/spyre/settings.h"
+
+namespace spyre::plugin {
+namespace {
+
+using platform::EngineConfig;
+using platform::Preset;
+using ::testing::HasSubstr;
+
+formats::ModelConfig model(const std::string& dtype = "bfloat16", int64_t positions = 8192) {
+  return formats::parse_model_config(
+      fmt::format(R"({{"architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536,
+          "num_hidden_layers": 2, "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
+          "max_position_embeddings": {}, "rms_norm_eps": 1e-5, "torch_dtype": "{}"}})",
+                  positions, dtype),
+      "", "config.json", "");
+}
+
+EngineConfig checked(EngineConfig config, const formats::ModelConfig& m = model()) {
+  SpyrePlatform().check_and_update_config(config, m);
+  return config;
+}
+
+std::string refusal(const EngineConfig& config, const formats::ModelConfig& m = model()) {
+  try {
+    checked(config, m);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SpyrePlatform, DefaultsServeTheUser) {
+  const EngineConfig c = checked({});
+  EXPECT_EQ(*c.dtype, DType::kBF16);  // the checkpoint's own 16-bit type
+  EXPECT_EQ(*c.block_size, 128);
+  EXPECT_EQ(*c.max_model_len, 8192);
+  EXPECT_EQ(*c.max_num_batched_tokens, 512);
+  EXPECT_EQ(*c.token_buckets, (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}));
+  EXPECT_GE(c.threads, 1);
+  EXPECT_EQ(*checked({}, model("float32")).dtype, DType::kF16);
+}
+
+TEST(SpyrePlatform, ThePresetGivesTheOriginalsLimits) {
+  const EngineConfig c = checked({.preset = Preset::kOriginal});
+  EXPECT_EQ(*c.dtype, DType::kF16);
+  EXPECT_EQ(*c.max_model_len, 2048);
+  EXPECT_EQ(*c.max_num_seqs, 4);
+  EXPECT_EQ(*c.token_buckets, (std::vector<int64_t>{1, 2, 4, 512}));
+  // What the user gives stays.
+  EXPECT_EQ(*checked({.preset = Preset::kOriginal, .max_model_len = 4096}).max_model_len, 4096);
+  EXPECT_EQ(*checked({.preset = Preset::kOriginal, .max_num_seqs = 32}).max_num_seqs, 32);
+  EXPECT_THAT(refusal({.preset = Preset::kOriginal, .dtype = DType::kBF16}), HasSubstr("needs to be float16"));
+}
+
+TEST(SpyrePlatform, BlockSizeRoundsUpToSticks) {
+  const std::pair<int64_t, int64_t> table[] = {{1, 64},    {16, 64},   {64, 64},  {65, 128},
+                                               {100, 128}, {128, 128}, {192, 192}};
+  for (const auto& [asked, given] : table) EXPECT_EQ(*checked({.block_size = asked}).block_size, given) << asked;
+}
+
+TEST(SpyrePlatform, RefusalsNameFieldAndNumber) {
+  EXPECT_THAT(refusal({.dtype = DType::kF32}), HasSubstr("f32"));
+  EXPECT_THAT(refusal({.max_model_len = 9000}), ::testing::AllOf(HasSubstr("9000"), HasSubstr("8192")));
+  EXPECT_THAT(refusal({.max_model_len = 0}), HasSubstr("max_model_len is 0"));
+  EXPECT_THAT(refusal({.block_size = -64}), HasSubstr("block_size is -64"));
+  EXPECT_THAT(refusal({.order = "zigzag"}), HasSubstr("zigzag"));
+  EXPECT_THAT(refusal({.threads = 5000}), HasSubstr("5000"));
+  EXPECT_THAT(refusal({.data_parallel_size = 2}), HasSubstr("data_parallel_size is 2"));
+  EXPECT_THAT(refusal({.pipeline_parallel_size = 3}), HasSubstr("pipeline_parallel_size is 3"));
+  EXPECT_THAT(refusal({.tensor_parallel_size = 4}), HasSubstr("tensor_parallel_size is 4"));
+}
+
+struct Variable {
+  Variable(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name); }
+  const char* name;
+};
+
+std::string setting_refusal(const char* name, const char* value) {
+  const Variable variable(name, value);
+  return refusal({});
+}
+
+TEST(Settings, LaddersAreReadAndChecked) {
+  {
+    const Variable kv("SPYRE_ATTN_KV_BUCKETS", "256, 1024"), query("SPYRE_ATTN_QUERY_BUCKETS", "1,64");
+    const Settings s = Settings::from_environment();
+    EXPECT_EQ(s.kv_buckets, (std::vector<int64_t>{256, 1024}));
+    EXPECT_EQ(s.query_buckets, (std::vector<int64_t>{1, 64}));
+  }
+  for (const char* bad : {"0", "-5", "abc", "1,,2", "64,1e3", "99999999999999999999"}) {
+    EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_BUCKETS", bad), HasSubstr("SPYRE_ATTN_KV_BUCKETS")) << bad;
+  }
+}
+
+TEST(Settings, ChoicesAreRefusedByName) {
+  EXPECT_THAT(setting_refusal("SPYRE_ATTN_RECORD", "yes"), HasSubstr("neither 0 nor 1"));
+  EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "head_major"), HasSubstr("not built yet"));
+  EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "diagonal"), HasSubstr("not a known value"));
+  EXPECT_THAT(setting_refusal("SPYRE_COMPILE_GRANULARITY", "layer"), HasSubstr("SPYRE_COMPILE_GRANULARITY"));
+  // Empty counts as unset, as in the original.
+  EXPECT_EQ(setting_refusal("SPYRE_COMPILE_GRANULARITY", ""), "accepted");
+}
+
+}  // namespace
+}  // namespace spyre::plugin

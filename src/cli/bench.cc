@@ -82,8 +82,8 @@ void write_text(const json& report, int64_t repeat) {
   out += "\n" + start_text(report["start"]);
   const bool more =
       m["rest_bytes"].get<int64_t>() >= 0;  // pages of the KV cache that nothing was written to do not count
-  out += fmt::format("memory     RSS {}; anonymous {}; weights {}, KV {}, {}\n", mb(m["rss_bytes"]),
-                     mb(m["rss_anon_bytes"]), mb(m["weight_bytes"]), mb(m["kv_bytes"]),
+  out += fmt::format("memory     RSS {} (peak {}); anonymous {}; weights {}, KV {}, {}\n", mb(m["rss_bytes"]),
+                     mb(m["peak_rss_bytes"]), mb(m["rss_anon_bytes"]), mb(m["weight_bytes"]), mb(m["kv_bytes"]),
                      more ? "everything else " + mb(m["rest_bytes"]) : "not all of it touched yet");
   out += speeds_text(report);
   out += fmt::format("{:<10} medians of {}, each between two measurements of the limit\n", "", repeat);

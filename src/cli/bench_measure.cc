@@ -142,6 +142,7 @@ class Bench {
     const int64_t weights = bytes("host_weight_bytes", "weights_bytes"), kv = bytes("kv_bytes", "kv_cache_bytes");
     const int64_t anonymous = status_bytes("RssAnon");
     return {{"rss_bytes", status_bytes("VmRSS")},
+            {"peak_rss_bytes", status_bytes("VmHWM")},
             {"rss_anon_bytes", anonymous},
             {"weight_bytes", weights},
             {"kv_bytes", kv},

@@ -79,7 +79,11 @@ std::vector<int32_t> make_prompt(const DiffOptions& options, const OpenModel& op
   std::mt19937 random(1);
   std::vector<int32_t> ids;
   const int64_t vocab = open.instance.worker->vocab_size();
-  const int64_t room = open.instance.worker->config().max_model_len - options.max_tokens;
+  const int64_t limit = open.instance.worker->config().max_model_len, room = limit - options.max_tokens;
+  if (room < 1) {
+    throw_error(ErrorCode::kInvalidArgument, "--max-tokens {} leaves no room for a prompt: max_model_len is {}",
+                options.max_tokens, limit);
+  }
   for (int64_t i = 0; i < std::min(options.prompt_tokens, room); ++i) {
     ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
   }

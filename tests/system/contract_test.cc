@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "program.h"
@@ -191,6 +193,7 @@ std::vector<Wrong> wrong_inputs() {
       {"MeterWithoutASize", {"inspect", golden(kModel), "--topic", "meters/stream/much"}, 1, "much"},
       {"BenchTooLong", {"bench", golden(kModel), "--prompt-tokens", "512"}, 1, "512"},
       {"BenchRepeat0", {"bench", golden(kModel), "--repeat", "0"}, 2, "--repeat"},
+      {"DiffNoRoom", {"diff", golden(kModel), "--max-tokens", "512"}, 1, "512"},
       {"DiffSide", {"diff", golden(kModel), "--a", "cpu:float16:pair:x"}, 2, "cpu:float16:pair:x"},
       {"DiffDtype", {"diff", golden(kModel), "--b", "spyre:int3"}, 2, "int3"},
   };
@@ -271,6 +274,18 @@ TEST(Diff, FindsNothingBetweenEqualBits) {
   }
 }
 
+// A tapped step gives the tokens of a step that nobody watches.
+TEST(Diff, WatchingChangesNothing) {
+  const json watched = run({"diff", golden(kModel), "--a", "cpu:bfloat16:tile", "--b", "spyre:bfloat16:tile",
+                            "--prompt-ids", prompt_of(kModel, 60), "--max-tokens", "12", "--format", "json"})
+                           .json();
+  const json free = run(generate({"--prompt-ids", prompt_of(kModel, 60), "--max-tokens", "12", "--ignore-eos",
+                                  "--dtype", "bfloat16", "--order", "tile", "--format", "json"}))
+                        .json();
+  EXPECT_EQ(watched["greedy"]["a_token_ids"], free["token_ids"]);
+  EXPECT_EQ(watched["greedy"]["b_token_ids"], free["token_ids"]);
+}
+
 TEST(Diff, MeasuresWhatHalfPrecisionCosts) {
   const json out = run({"diff", golden(kModel), "--a", "cpu:float32", "--b", "spyre:float16", "--prompt-tokens", "40",
                         "--max-tokens", "4", "--max-num-batched-tokens", "16", "--format", "json"})
@@ -286,6 +301,17 @@ TEST(Output, AFullDiskIsAnError) {
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("cannot write the output"));
   EXPECT_EQ(outcome.error_lines(), 1) << outcome.err;
+}
+
+TEST(Output, AReaderThatWentAwayIsAnError) {
+  const ScratchFolder folder;
+  const std::string code = (folder.path() / "code").string(), err = (folder.path() / "err").string();
+  const std::string command = "(sleep 0.3; '" SPYRE_PROGRAM "' generate '" + golden(kModel) +
+                              "' --prompt-ids 5 --max-tokens 4 2>'" + err + "'; echo $? >'" + code + "') | true";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  for (int i = 0; i < 1000 && read_file(code).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(read_file(code), "1\n");
+  EXPECT_EQ(read_file(err), "spyre: cannot write the output: Broken pipe\n");
 }
 
 TEST(Interrupt, EndsTheAnswerCleanly) {

@@ -15,7 +15,6 @@
 extern char** environ;
 
 namespace spyre::system_test {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -25,6 +24,8 @@ std::string read_file(const fs::path& path) {
   text << file.rdbuf();
   return text.str();
 }
+
+namespace {
 
 fs::path make_folder() {
   std::string name = (fs::temp_directory_path() / "spyre_system_XXXXXX").string();

@@ -46,6 +46,8 @@ class Program {
 
 Outcome run(const Arguments& arguments, const Variables& variables = {});
 
+std::string read_file(const std::filesystem::path& path);  // "" when it cannot be read
+
 // A folder of tests/golden/data.
 std::string golden(const std::string& name);
 // The first |count| ids of the prompt that the golden data of |name| was made with: "39,152,181".

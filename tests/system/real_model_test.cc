@@ -1,7 +1,10 @@
 // SmolLM2-135M-Instruct, when it is there: SPYRE_TEST_MODEL, or the file that `./run model` puts into models/.
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "program.h"
 
@@ -52,6 +55,15 @@ TEST_F(RealModel, StreamsTheSameText) {
   const Outcome outcome = run({"generate", model_, "--prompt", kQuestion, "--max-tokens", "32"});
   EXPECT_EQ(outcome.out, "The capital of France is Paris.\n");
   EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(RealModel, CanBeInterruptedWhileItLoads) {
+  Program program({"generate", model_, "--prompt", kQuestion, "--max-tokens", "200", "--ignore-eos"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  program.signal(SIGINT);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_LE(outcome.error_lines(), 1) << outcome.err;
 }
 
 TEST_F(RealModel, GivesTheSameGreedyIdsOnBothPlatforms) {

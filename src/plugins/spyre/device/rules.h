@@ -5,6 +5,7 @@
 // rule has a positive and a negative test that carries its number.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

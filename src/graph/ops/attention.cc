@@ -74,20 +74,6 @@ Keys gather_keys(const AttentionBatch& batch, const KvPages& pages, int64_t sequ
   return keys;
 }
 
-// The keys [first, last) that the query at |position| of a sequence of |length| tokens may see. A window of w shows the
-// w positions up to and including its own; without a causal mask also the w - 1 after it.
-struct Visible {
-  int64_t first, last;
-};
-Visible visible_keys(int64_t position, int64_t length, bool causal, int64_t window) {
-  Visible keys{0, causal ? position + 1 : length};
-  if (window > 0) {
-    keys.first = std::max<int64_t>(0, position - window + 1);
-    if (!causal && window < length - position) keys.last = position + window;
-  }
-  return keys;
-}
-
 void evaluate(EvalContext& context) {
   const Type& type = context.output_types[0];
   const KvPages& pages = *context.states[1];

@@ -88,11 +88,10 @@ void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::by
     int64_t lowest = sequence.kv_len, highest = 0;
     for (int64_t p = 0; p < positions; ++p) {
       const int64_t position = sequence.context + item.first_row + first + p;
-      const int64_t hi = tables.causal ? std::min(position + 1, sequence.kv_len) : sequence.kv_len;
-      const int64_t lo = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
-      visible[p] = {lo, hi};
-      lowest = std::min(lowest, lo);
-      highest = std::max(highest, hi);
+      const graph::KeyRange keys = graph::visible_keys(position, sequence.kv_len, tables.causal, window);
+      visible[p] = {keys.first, keys.last};
+      lowest = std::min(lowest, keys.first);
+      highest = std::max(highest, keys.last);
     }
     const int64_t query_row = sequence.first_row + item.first_row + first;
     kernels::AttendCall call{

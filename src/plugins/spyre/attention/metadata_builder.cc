@@ -1,10 +1,8 @@
 #include "plugins/spyre/attention/metadata_builder.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
-#include "base/half.h"
 
 namespace spyre::attention {
 namespace {
@@ -21,9 +19,8 @@ constexpr int64_t kItemPositions = 64;
 
 }  // namespace
 
-// Sizes: every row of a step rounds up to a query bucket, of which the largest is the token budget, so sequences *
-// largest would be safe but absurd; the bound used is exact: one decode row per sequence, or prefill chunks whose
-// padding is less than one ladder step each. Tables grow only here.
+// Sizes: sequences * largest bucket would be safe but absurd. Chunks share the step's token budget, and each is padded
+// by less than one step of the ladder. Tables grow only here.
 MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer& bucketer,
                                  const BuilderOptions& options)
     : device_(device), bucketer_(bucketer), options_(options) {
@@ -97,12 +94,13 @@ void MetadataBuilder::plan_sequence(const graph::AttentionBatch& batch, int64_t 
   }
   const std::span<const int32_t> table = batch.blocks(index);
   const bool causal = batch.causal;
-  const int64_t last_below_window = window > 0 ? std::max<int64_t>(0, s.kv_len - window) / bs : -1;
-  const int64_t last_full_causal = causal ? (s.context + 1) / bs - 1 : total - 1;
+  // The first row sees the least at the end, the last row the least at the beginning.
+  const int64_t seen_from = graph::visible_keys(s.kv_len - 1, s.kv_len, causal, window).first;
+  const int64_t seen_to = graph::visible_keys(s.context, s.kv_len, causal, window).last;
   for (int64_t b = s.first_block; b < total; ++b) {
     pages_.resize(pages_.size() + kPageRowWidth, 0);
     pages_[pages_.size() - kPageRowWidth] = table[b];
-    const bool own_tile = b <= last_below_window || b == total - 1 || b > last_full_causal;
+    const bool own_tile = b * bs < seen_from || (b + 1) * bs > seen_to || b == total - 1;
     tiles_.push_back(own_tile ? static_cast<int64_t>(masks_.size()) / bs : -1);
     if (own_tile) write_tile(s, b, causal);
   }
@@ -124,9 +122,9 @@ void MetadataBuilder::write_tile(const SequencePlan& s, int64_t block, bool caus
   masks_.resize(begin + static_cast<size_t>(s.variant.query * bs), masked);
   for (int64_t i = 0; i < s.variant.query; ++i) {
     const int64_t position = s.context + std::min(i, s.query_len - 1);
-    const int64_t hi = causal ? std::min(position + 1, s.kv_len) : s.kv_len;
-    const int64_t lo = options_.window > 0 ? std::max<int64_t>(0, position - options_.window + 1) : 0;
-    const int64_t from = std::clamp<int64_t>(lo - first_key, 0, bs), to = std::clamp<int64_t>(hi - first_key, 0, bs);
+    const graph::KeyRange keys = graph::visible_keys(position, s.kv_len, causal, options_.window);
+    const int64_t from = std::clamp<int64_t>(keys.first - first_key, 0, bs);
+    const int64_t to = std::clamp<int64_t>(keys.last - first_key, 0, bs);
     uint16_t* row = masks_.data() + begin + static_cast<size_t>(i * bs);
     if (from < to) std::fill(row + from, row + to, uint16_t{0});
   }

@@ -35,7 +35,8 @@ struct Batch {
 };
 
 // The masks, pages and rows of a step say exactly which key each query row may see.
-void expect_tables(const StepTables& tables, const Batch& batch, int64_t block_size, int64_t window) {
+void expect_tables(const StepTables& tables, const Batch& batch, int64_t block_size, int64_t window,
+                   bool causal = true) {
   const auto* pages = reinterpret_cast<const int32_t*>(tables.pages->memory.data());
   const auto* rows = reinterpret_cast<const int32_t*>(tables.query_rows->memory.data());
   const auto* masks = reinterpret_cast<const uint16_t*>(tables.masks->memory.data());
@@ -46,7 +47,8 @@ void expect_tables(const StepTables& tables, const Batch& batch, int64_t block_s
       const int64_t real = std::min(q, query - 1), position = length - query + real;
       ASSERT_EQ(rows[plan.query_table + q], batch.query_start[s] + real);
       for (int64_t key = 0; key < length; ++key) {
-        const bool may = key <= position && (window == 0 || key > position - window);
+        const bool near = window == 0 || std::abs(key - position) < window;
+        const bool may = near && (key <= position || !causal);
         const int64_t block = key / block_size - plan.first_block;
         bool sees = false;
         if (block >= 0) {
@@ -85,7 +87,10 @@ TEST(MetadataBuilder, TablesSayWhatEachRowSees) {
       budget -= query;
       batch.add(query, static_cast<int64_t>(random() % 500));
     }
-    expect_tables(builder.build(batch.finish(block_size)), batch, block_size, window);
+    graph::AttentionBatch step = batch.finish(block_size);
+    expect_tables(builder.build(step), batch, block_size, window);
+    step.causal = false;
+    expect_tables(builder.build(step), batch, block_size, window, false);
   }
 }
 

@@ -42,9 +42,9 @@ Instance make_instance(const Platform& platform, EngineConfig config, const Prog
   instance.worker->load_model(progress);
   const runner::KvCacheSpec spec = instance.worker->kv_cache_spec();
   instance.num_kv_blocks = count_kv_blocks(config, spec);
-  log().info("KV cache: {} blocks of {} tokens x {} bytes = {} bytes", instance.num_kv_blocks, spec.block_size,
+  instance.worker->initialize_kv_cache(instance.num_kv_blocks);  // refuses what memory cannot hold
+  log().info("KV cache: {} blocks of {} tokens, {} bytes each = {} bytes", instance.num_kv_blocks, spec.block_size,
              spec.bytes_per_block, instance.num_kv_blocks * spec.bytes_per_block);
-  instance.worker->initialize_kv_cache(instance.num_kv_blocks);
   instance.warm_up = instance.worker->warm_up();
   instance.config = std::move(config);
   return instance;

@@ -52,6 +52,20 @@ TEST(MakeInstance, GoesFromAPathToAWarmWorker) {
   EXPECT_EQ(instance.worker->vocab_size(), instance.checkpoint->config().vocab_size);
 }
 
+// More blocks than memory, slots or 64 bits of bytes can hold: refused with the number before anything is taken.
+TEST(MakeInstance, AbsurdNumbersOfKvBlocksAreRefused) {
+  for (const int64_t blocks : {int64_t{1} << 31, int64_t{1} << 40, int64_t{1} << 62}) {
+    try {
+      make_instance(CpuPlatform(),
+                    {.model = testing::golden_folders().front(), .block_size = 1, .num_kv_blocks = blocks});
+      FAIL() << blocks;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::to_string(blocks)));
+      EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
+    }
+  }
+}
+
 TEST(MakeInstance, MissingModelIsNamed) {
   try {
     make_instance(CpuPlatform(), {.model = "/no/such/model"});

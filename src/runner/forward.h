@@ -46,7 +46,7 @@ struct KvCacheSpec {
 
 struct WarmUpReport {
   int64_t programs_compiled = 0;  // distinct artifacts
-  int64_t variants_recorded = 0;  // (artifact, bucket) pairs executed once
+  int64_t variants_recorded = 0;  // attention variants that steps may land on
   double compile_seconds = 0, execute_seconds = 0;
 };
 

@@ -13,20 +13,28 @@ namespace {
 
 constexpr int32_t kNotDrawn = -1;  // stands for a token of an outstanding ticket
 
-InputBatchLimits checked(const InputBatchLimits& limits) {
+}  // namespace
+
+void InputBatchLimits::check() const {
   const auto at_least = [](std::string_view name, int64_t value, int64_t least) {
     if (value < least) throw_error(ErrorCode::kInvalidArgument, "{} is {}; at least {} is needed", name, value, least);
   };
-  at_least("block_size", limits.block_size, 1);
-  at_least("num_blocks", limits.num_blocks, 2);
-  at_least("max_model_len", limits.max_model_len, 1);
-  at_least("max_num_batched_tokens", limits.max_num_batched_tokens, 1);
-  at_least("max_num_seqs", limits.max_num_seqs, 1);
-  at_least("vocab_size", limits.vocab_size, 1);
-  if (limits.num_blocks > std::numeric_limits<int32_t>::max() / limits.block_size) {
-    throw_error(ErrorCode::kInvalidArgument, "num_blocks {} x block_size {} does not fit 32-bit slots",
-                limits.num_blocks, limits.block_size);
+  at_least("block_size", block_size, 1);
+  at_least("num_blocks", num_blocks, 2);
+  at_least("max_model_len", max_model_len, 1);
+  at_least("max_num_batched_tokens", max_num_batched_tokens, 1);
+  at_least("max_num_seqs", max_num_seqs, 1);
+  at_least("vocab_size", vocab_size, 1);
+  if (num_blocks > std::numeric_limits<int32_t>::max() / block_size) {
+    throw_error(ErrorCode::kInvalidArgument, "num_blocks {} x block_size {} does not fit 32-bit slots", num_blocks,
+                block_size);
   }
+}
+
+namespace {
+
+InputBatchLimits checked(const InputBatchLimits& limits) {
+  limits.check();
   return limits;
 }
 

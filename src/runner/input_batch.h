@@ -61,6 +61,10 @@ struct InputBatchLimits {
   int64_t max_num_batched_tokens = 0;
   int64_t max_num_seqs = 0;
   int64_t vocab_size = 0;
+
+  // Throws Error(kInvalidArgument) for a limit below 1 (num_blocks below 2: block 0 is the null block), and for more
+  // slots than 32 bits number.
+  SPYRE_API void check() const;
 };
 
 // A set of block ids that is emptied in O(1).
@@ -77,7 +81,7 @@ class BlockMarks {
 
 class SPYRE_API InputBatch {
  public:
-  // Throws Error(kInvalidArgument) for a limit below 1 (num_blocks below 2: block 0 is the null block).
+  // Throws what limits.check() throws.
   explicit InputBatch(const InputBatchLimits& limits);
 
   // Checks every number of the step against what is known, then applies it: finished ids first, then new (or

@@ -8,8 +8,9 @@
 //   weight(t) = exp((logit(t) - max) / temperature), the maximum over what the mask allows
 //   min-p       keeps weight(t) >= min_p
 //   top-k       keeps logit(t) >= the k-th largest: all of those that tie with it
-//   top-p       keeps, in descending order (ties by ascending id), each t with less than top_p of the kept mass before
-//   it draw        u * (kept mass), u in [0, 1), by ascending id; masses are sums in double, in the same order
+//   top-p       keeps each t that has, in descending order (ties by ascending id), less than top_p of the kept mass
+//               before it
+//   draw        u * (kept mass), u in [0, 1), by ascending id; masses are sums in double, in the same order
 //
 // A logit of -inf is a token of probability 0. NaN or +inf anywhere in the row is an error of the model.
 #pragma once

@@ -55,14 +55,15 @@ void Worker::initialize_kv_cache(int64_t num_blocks) {
                 spec.num_groups);
   }
   batch_.reset();
-  InputBatch batch({.block_size = spec.block_size,
-                    .num_blocks = num_blocks,
-                    .max_model_len = config_.max_model_len,
-                    .max_num_batched_tokens = config_.max_num_batched_tokens,
-                    .max_num_seqs = config_.max_num_seqs,
-                    .vocab_size = runner_->vocab_size()});
+  const InputBatchLimits limits{.block_size = spec.block_size,
+                                .num_blocks = num_blocks,
+                                .max_model_len = config_.max_model_len,
+                                .max_num_batched_tokens = config_.max_num_batched_tokens,
+                                .max_num_seqs = config_.max_num_seqs,
+                                .vocab_size = runner_->vocab_size()};
+  limits.check();
   runner_->initialize_kv_cache(num_blocks);
-  batch_ = std::move(batch);
+  batch_.emplace(limits);  // last: it takes memory by the block, which the runner has found there is
 }
 
 WarmUpReport Worker::warm_up() {

@@ -7,6 +7,7 @@
 #include "base/dot_orders.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "platform/limits.h"
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/layers/layers.h"
 #include "plugins/spyre/settings.h"
@@ -20,14 +21,6 @@ using platform::Preset;
 
 constexpr int64_t kDefaultBlockSize = 128;
 constexpr int64_t kBlockMultiple = 64;
-constexpr int64_t kOriginalMaxModelLen = 2048;
-constexpr int64_t kOriginalMaxNumSeqs = 4;
-constexpr int64_t kDefaultMaxNumSeqs = 16;
-constexpr int64_t kDefaultStepTokens = 512;
-
-void check_positive(const char* field, const std::optional<int64_t>& value) {
-  if (value && *value < 1) throw_error(ErrorCode::kInvalidArgument, "{} is {}, must be at least 1", field, *value);
-}
 
 // Families whose activations leave the range of half precision (Gemma 2/3, GLM-4).
 bool overflows_half(const formats::ModelConfig& model) {
@@ -53,26 +46,9 @@ void complete_dtype(EngineConfig& config, const formats::ModelConfig& model) {
                                                     : DType::kF16;
 }
 
-void complete_lengths(EngineConfig& config, const formats::ModelConfig& model) {
-  check_positive("max_model_len", config.max_model_len);
-  check_positive("max_num_seqs", config.max_num_seqs);
-  check_positive("max_num_batched_tokens", config.max_num_batched_tokens);
-  check_positive("block_size", config.block_size);
-  check_positive("num_kv_blocks", config.num_kv_blocks);
-  if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
-    throw_error(ErrorCode::kInvalidArgument, "max_model_len {} is beyond the model's {} positions",
-                *config.max_model_len, model.max_position_embeddings);
-  }
-  const bool original = config.preset == Preset::kOriginal;
-  if (!config.max_model_len) {
-    const int64_t derived = model.max_position_embeddings;
-    config.max_model_len = original ? std::min(derived, kOriginalMaxModelLen) : derived;
-  }
-  if (!config.max_num_seqs) config.max_num_seqs = original ? kOriginalMaxNumSeqs : kDefaultMaxNumSeqs;
-  if (!config.max_num_batched_tokens) {
-    config.max_num_batched_tokens = std::max(std::min(kDefaultStepTokens, *config.max_model_len), *config.max_num_seqs);
-  }
-  const int64_t asked = config.block_size.value_or(kDefaultBlockSize);
+// A page must be whole sticks of keys (rule L-14).
+void round_block_size(EngineConfig& config) {
+  const int64_t asked = *config.block_size;
   config.block_size = (asked + kBlockMultiple - 1) / kBlockMultiple * kBlockMultiple;
   if (*config.block_size != asked) {
     log().warn("block_size {} rounded up to {}, a multiple of {}", asked, *config.block_size, kBlockMultiple);
@@ -90,28 +66,16 @@ void complete_token_buckets(EngineConfig& config) {
   config.token_buckets = attention::token_ladder(budget, *config.max_num_seqs, given);
 }
 
-void refuse_parallel(const EngineConfig& config) {
-  auto refuse = [](const char* field, int64_t value) {
-    if (value != 1) {
-      throw_error(ErrorCode::kUnsupported, "{} is {}: the spyre platform runs on one card, it must be 1", field, value);
-    }
-  };
-  refuse("data_parallel_size", config.data_parallel_size);
-  refuse("pipeline_parallel_size", config.pipeline_parallel_size);
-  refuse("tensor_parallel_size", config.tensor_parallel_size);
-}
-
 }  // namespace
 
 void SpyrePlatform::check_and_update_config(EngineConfig& config, const formats::ModelConfig& model) const {
-  refuse_parallel(config);
+  platform::refuse_parallel(config, "the spyre platform runs on one card");
   complete_dtype(config, model);
-  complete_lengths(config, model);
+  platform::complete_lengths(config, model, kDefaultBlockSize);
+  round_block_size(config);
   complete_token_buckets(config);
   parse_order_choice(config.order);
-  if (config.threads < 0 || config.threads > 1024) {
-    throw_error(ErrorCode::kInvalidArgument, "threads is {}, must be 0 (automatic) to 1024", config.threads);
-  }
+  platform::check_threads(config);
   if (config.threads == 0) config.threads = usable_cpus();
   (void)Settings::from_environment();
 }

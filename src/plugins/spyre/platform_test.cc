@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 
 #include "base/error.h"
 #include "formats/model_config.h"
@@ -74,6 +75,12 @@ TEST(SpyrePlatform, RefusalsNameFieldAndNumber) {
   EXPECT_THAT(refusal({.max_model_len = 9000}), ::testing::AllOf(HasSubstr("9000"), HasSubstr("8192")));
   EXPECT_THAT(refusal({.max_model_len = 0}), HasSubstr("max_model_len is 0"));
   EXPECT_THAT(refusal({.block_size = -64}), HasSubstr("block_size is -64"));
+  EXPECT_THAT(refusal({.kv_cache_bytes = -1}), HasSubstr("kv_cache_bytes is -1"));
+  // Nothing overflows on the way to the refusal.
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(refusal({.block_size = huge}), HasSubstr("block_size is 9223372036854775807"));
+  EXPECT_THAT(refusal({.max_num_seqs = huge}), HasSubstr("max_num_seqs is 9223372036854775807"));
+  EXPECT_THAT(refusal({.max_num_batched_tokens = huge}), HasSubstr("max_num_batched_tokens is 9223372036854775807"));
   EXPECT_THAT(refusal({.order = "zigzag"}), HasSubstr("zigzag"));
   EXPECT_THAT(refusal({.threads = 5000}), HasSubstr("5000"));
   EXPECT_THAT(refusal({.data_parallel_size = 2}), HasSubstr("data_parallel_size is 2"));

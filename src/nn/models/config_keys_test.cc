@@ -70,6 +70,20 @@ TEST(LlamaConfig, OtherActivationsAndPartialRotationAreRefused) {
   EXPECT_THROW(check_llama_config(testing::parsed(json)), Error);
 }
 
+TEST(LlamaConfig, RotaryPerKindOfLayerIsRefused) {
+  nlohmann::json json = testing::tiny_config();
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  EXPECT_NO_THROW(check_llama_config(testing::parsed(json)));
+  json["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 5e5}}}};
+  try {
+    check_llama_config(testing::parsed(json));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("full_attention"), std::string::npos) << error.what();
+  }
+}
+
 TEST(LlamaConfig, UnbuiltRopeTypeIsRefused) {
   nlohmann::json json = testing::tiny_config();
   json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "formats/bytes.h"
 #include "nn/models/config_keys.h"
 
 namespace spyre::nn {
@@ -146,6 +147,11 @@ void check_llama_config(const formats::ModelConfig& config) {
   if (config.hidden_act != "silu") {
     throw_error(ErrorCode::kUnsupported, "hidden_act '{}' is not built for Llama models; known: silu",
                 config.hidden_act);
+  }
+  if (!config.rope_by_layer_type.empty()) {
+    throw_error(ErrorCode::kUnsupported,
+                "rope_parameters per kind of layer ('{}', ...) are not built for Llama models; known: one for all",
+                formats::printable(config.rope_by_layer_type.front().first));
   }
   if (config.rope.partial_rotary_factor != 1.0) {
     throw_error(ErrorCode::kUnsupported, "partial_rotary_factor {} is not built for Llama models; known: 1.0",

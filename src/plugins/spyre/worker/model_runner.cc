@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "platform/memory.h"
 #include "plugins/spyre/attention/kv_layout.h"
+#include "plugins/spyre/device/step_cost.h"
 
 namespace spyre::worker {
 
@@ -131,6 +132,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   selects_.clear();
   heads_.clear();
   metadata_.reset();
+  last_tables_ = nullptr;
+  step_launches_.clear();
   kv_.clear();
   num_blocks_ = num_blocks;
   std::vector<const nn::Attention*> layers;
@@ -302,6 +305,8 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
   // One token through every kind of program: kernels allocate their per-thread memory, pages of the weights are
   // touched.
   const auto run_start = std::chrono::steady_clock::now();
+  const device::TransferCounters loaded = device_.transfers();
+  device_.transfers() = {};
   const int32_t token = 0, position = 0, slot = -1, block = 0, row = 0, length = 1;
   const int32_t query_start[] = {0, 1};
   runner::ForwardBatch batch{
@@ -316,9 +321,18 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
   forward(batch, logits);
   warming_up_ = false;
   warm_up_.execute_seconds = seconds_since(run_start);
+  warm_up_card_ns_ = last_step_card_ns();
+  load_transfers_ = loaded;
+  step_transfers_ = device_.transfers();
   device_.transfers() = {};
   ready_ = true;
   return warm_up_;
+}
+
+double SpyreModelRunner::last_step_card_ns() const {
+  double ns = 0;
+  for (const Launch& launch : step_launches_) ns += device::estimate_step_ns(*launch.program, last_tables_);
+  return ns;
 }
 
 void SpyreModelRunner::record_variants(const attention::StepTables& tables) {
@@ -344,6 +358,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
   const attention::StepTables& tables = metadata_->build(batch.attention);
   record_variants(tables);
+  last_tables_ = &tables;
 
   step_launches_.clear();
   step_rows_.clear();

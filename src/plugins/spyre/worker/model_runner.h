@@ -63,6 +63,18 @@ class SpyreModelRunner final : public runner::ModelRunner {
   };
   using StepTensors = std::map<nn::StepInput, device::DeviceTensor>;
 
+  // The topics of report().
+  nlohmann::json artifacts() const;
+  nlohmann::json buckets() const;
+  nlohmann::json rules_met() const;
+  nlohmann::json layouts() const;
+  nlohmann::json transfers() const;
+  nlohmann::json memory() const;
+  nlohmann::json device_facts() const;
+  nlohmann::json warm_up_facts() const;
+  nlohmann::json work() const;  // what a step has to read and multiply
+  nlohmann::json card_time() const;
+
   nn::Trace trace_body(int64_t tokens) const;
   nn::Trace trace_head(int64_t rows) const;
   std::map<const nn::Parameter*, ParameterUse> parameter_uses();
@@ -73,11 +85,12 @@ class SpyreModelRunner final : public runner::ModelRunner {
   HeadPlan& head(int64_t bucket);
   SelectPlan& select(int64_t body_bucket, int64_t head_bucket);
   void record_variants(const attention::StepTables& tables);
+  // Estimated card time of the step run last, from its programs and tables.
+  double last_step_card_ns() const;
   void run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables);
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
   std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
-  nlohmann::json work() const;
   static std::string layers_text(const nn::Attention::Options& options);
 
   platform::EngineConfig config_;
@@ -104,6 +117,10 @@ class SpyreModelRunner final : public runner::ModelRunner {
   bool ready_ = false, warming_up_ = false;
   int64_t compiles_after_ready_ = 0;
   runner::WarmUpReport warm_up_;
+  // Accounts: what loading moved, what a step of one token moves and takes on the card.
+  device::TransferCounters load_transfers_, step_transfers_;
+  const attention::StepTables* last_tables_ = nullptr;
+  double warm_up_card_ns_ = 0;
 };
 
 }  // namespace spyre::worker

@@ -65,114 +65,134 @@ json SpyreModelRunner::work() const {
           {"attention_flops_per_pair", attention}};
 }
 
+json SpyreModelRunner::artifacts() const {
+  // A class is what shares one forward code: the block's class name, or the name of what lies outside of blocks.
+  std::map<std::string, int64_t> classes;
+  std::map<std::string, std::map<int64_t, std::set<const device::Program*>>> per_bucket;
+  for (const auto& [key, program] : compiler_.cache()) ++classes[program->graph.name];
+  for (const auto& [bucket, plan] : bodies_) {
+    for (size_t s = 0; s < plan->launches.size(); ++s) {
+      if (plan->trace.segments[s].block == nullptr) continue;
+      per_bucket[plan->trace.segments[s].block->class_name()][bucket].insert(plan->launches[s].program);
+    }
+  }
+  json blocks = json::object();
+  for (const auto& [name, buckets] : per_bucket) {
+    for (const auto& [bucket, programs] : buckets) blocks[name][std::to_string(bucket)] = programs.size();
+  }
+  return {{"total", compiler_.artifacts()},    {"per_class", classes},
+          {"block_graphs_per_bucket", blocks}, {"attention_variants", variants_.size()},
+          {"compiles", compiler_.compiles()},  {"compiles_after_ready", compiles_after_ready_}};
+}
+
+json SpyreModelRunner::buckets() const {
+  json variants = json::array();
+  for (const attention::Variant& v : variants_) variants.push_back({v.query, v.blocks});
+  return {{"tokens", token_ladder_},
+          {"query", bucketer_.query_ladder()},
+          {"kv_blocks", bucketer_.block_ladder()},
+          {"attention_variants", variants}};
+}
+
+json SpyreModelRunner::rules_met() const {
+  std::map<std::string, int64_t> met;
+  for (const auto& [key, program] : compiler_.cache()) {
+    for (const auto& [number, count] : program->rules_met) met[number] += count;
+  }
+  json out = json::array();
+  for (const device::RuleInfo& r : device::all_rules()) {
+    const auto found = met.find(std::string(r.number));
+    if (found == met.end()) continue;
+    out.push_back({{"number", r.number}, {"title", r.title}, {"met", found->second}, {"refused", r.refused}});
+  }
+  return out;
+}
+
+json SpyreModelRunner::layouts() const {
+  json out = json::array();
+  if (bodies_.empty()) return out;
+  const BodyPlan& plan = *bodies_.rbegin()->second;
+  std::set<const device::Program*> seen;
+  for (size_t s = 0; s < plan.launches.size(); ++s) {
+    const device::Program& p = *plan.launches[s].program;
+    if (!seen.insert(&p).second) continue;
+    json values = json::array();
+    for (const device::CardBuffer& b : p.card.buffers) {
+      json axes = json::array();
+      for (const device::Axis& axis : b.spec.axes) axes.push_back(axis.to_string());
+      values.push_back({{"value", b.value < 0 ? "" : p.graph.value(b.value).name},
+                        {"axes", axes},
+                        {"layout", b.spec.layout.to_string()},
+                        {"bytes", b.spec.card_bytes()}});
+    }
+    out.push_back({{"graph", p.graph.name},
+                   {"bucket", plan.bucket},
+                   {"values", values},
+                   {"device_ops", p.card.ops.size()},
+                   {"host_steps", p.host.steps.size()},
+                   {"pool_bytes", p.card.pool_bytes},
+                   {"restickified_bytes", p.card.restickified_bytes},
+                   {"estimated_us", p.card.estimated_ns / 1000}});
+  }
+  return out;
+}
+
+json SpyreModelRunner::transfers() const {
+  auto both = [](const device::TransferCounters& counters) {
+    return json{{"to_device", transfer_json(counters.to_device)}, {"to_host", transfer_json(counters.to_host)}};
+  };
+  return {{"while_loading", both(load_transfers_)},
+          {"one_token_step", both(step_transfers_)},
+          {"since_ready", both(device_.transfers())},
+          {"steps", device_.steps_run()}};
+}
+
+json SpyreModelRunner::memory() const {
+  return {{"card_bytes", device_.memory().used_by_label()},
+          {"card_used", device_.memory().used()},
+          {"card_capacity", device_.memory().capacity()},
+          {"host_weight_bytes", weights_ ? weights_->host_bytes() : 0},
+          {"kv_blocks", num_blocks_},
+          {"kv_bytes", num_blocks_ * kv_cache_spec().bytes_per_block}};
+}
+
+json SpyreModelRunner::device_facts() const {
+  const device::DeviceOptions& o = device_.options();
+  return {{"kernels", to_string(o.features)},
+          {"bf16_order", to_string(o.bf16_order)},
+          {"threads", o.threads},
+          {"dtype", to_string(*config_.dtype)},
+          {"mode", o.mode == device::ExecutionMode::kChecked ? "checked" : "host"}};
+}
+
+json SpyreModelRunner::warm_up_facts() const {
+  return {{"programs_compiled", warm_up_.programs_compiled},
+          {"variants_recorded", warm_up_.variants_recorded},
+          {"compile_seconds", warm_up_.compile_seconds},
+          {"execute_seconds", warm_up_.execute_seconds},
+          {"executed", "one step of one token"}};
+}
+
+// The card's time by the fitted cost model: of a step of one token at position 0, and of the step run last.
+json SpyreModelRunner::card_time() const {
+  return {{"one_token_step_us", warm_up_card_ns_ / 1000}, {"last_step_us", last_step_card_ns() / 1000}};
+}
+
 json SpyreModelRunner::report(const std::string& topic) const {
-  if (topic == "artifacts") {
-    // A class is what shares one forward code: the block's class name, or the name of what lies outside of blocks.
-    std::map<std::string, int64_t> classes;
-    std::map<std::string, std::map<int64_t, std::set<const device::Program*>>> per_bucket;
-    for (const auto& [key, program] : compiler_.cache()) ++classes[program->graph.name];
-    for (const auto& [bucket, plan] : bodies_) {
-      for (size_t s = 0; s < plan->launches.size(); ++s) {
-        if (plan->trace.segments[s].block == nullptr) continue;
-        per_bucket[plan->trace.segments[s].block->class_name()][bucket].insert(plan->launches[s].program);
-      }
-    }
-    json blocks = json::object();
-    for (const auto& [name, buckets] : per_bucket) {
-      for (const auto& [bucket, programs] : buckets) blocks[name][std::to_string(bucket)] = programs.size();
-    }
-    return {{"total", compiler_.artifacts()},    {"per_class", classes},
-            {"block_graphs_per_bucket", blocks}, {"attention_variants", variants_.size()},
-            {"compiles", compiler_.compiles()},  {"compiles_after_ready", compiles_after_ready_}};
-  }
-  if (topic == "buckets") {
-    json variants = json::array();
-    for (const attention::Variant& v : variants_) variants.push_back({v.query, v.blocks});
-    return {{"tokens", token_ladder_},
-            {"query", bucketer_.query_ladder()},
-            {"kv_blocks", bucketer_.block_ladder()},
-            {"attention_variants", variants}};
-  }
-  if (topic == "rules") {
-    std::map<std::string, int64_t> met;
-    for (const auto& [key, program] : compiler_.cache()) {
-      for (const auto& [number, count] : program->rules_met) met[number] += count;
-    }
-    json out = json::array();
-    for (const device::RuleInfo& r : device::all_rules()) {
-      const auto found = met.find(std::string(r.number));
-      if (found == met.end()) continue;
-      out.push_back({{"number", r.number}, {"title", r.title}, {"met", found->second}, {"refused", r.refused}});
-    }
-    return out;
-  }
-  if (topic == "layouts") {
-    json out = json::array();
-    if (bodies_.empty()) return out;
-    const BodyPlan& plan = *bodies_.rbegin()->second;
-    std::set<const device::Program*> seen;
-    for (size_t s = 0; s < plan.launches.size(); ++s) {
-      const device::Program& p = *plan.launches[s].program;
-      if (!seen.insert(&p).second) continue;
-      json values = json::array();
-      for (const device::CardBuffer& b : p.card.buffers) {
-        json axes = json::array();
-        for (const device::Axis& axis : b.spec.axes) axes.push_back(axis.to_string());
-        values.push_back({{"value", b.value < 0 ? "" : p.graph.value(b.value).name},
-                          {"axes", axes},
-                          {"layout", b.spec.layout.to_string()},
-                          {"bytes", b.spec.card_bytes()}});
-      }
-      out.push_back({{"graph", p.graph.name},
-                     {"bucket", plan.bucket},
-                     {"values", values},
-                     {"device_ops", p.card.ops.size()},
-                     {"host_steps", p.host.steps.size()},
-                     {"pool_bytes", p.card.pool_bytes},
-                     {"restickified_bytes", p.card.restickified_bytes},
-                     {"estimated_us", p.card.estimated_ns / 1000}});
-    }
-    return out;
-  }
-  if (topic == "transfers") {
-    const device::TransferCounters& counters = device_.transfers();
-    return {{"to_device", transfer_json(counters.to_device)},
-            {"to_host", transfer_json(counters.to_host)},
-            {"steps", device_.steps_run()}};
-  }
-  if (topic == "memory") {
-    return {{"card_bytes", device_.memory().used_by_label()},
-            {"card_used", device_.memory().used()},
-            {"card_capacity", device_.memory().capacity()},
-            {"host_weight_bytes", weights_ ? weights_->host_bytes() : 0},
-            {"kv_blocks", num_blocks_},
-            {"kv_bytes", num_blocks_ * kv_cache_spec().bytes_per_block}};
-  }
-  if (topic == "device") {
-    const device::DeviceOptions& o = device_.options();
-    return {{"kernels", to_string(o.features)},
-            {"bf16_order", to_string(o.bf16_order)},
-            {"threads", o.threads},
-            {"dtype", to_string(*config_.dtype)},
-            {"mode", o.mode == device::ExecutionMode::kChecked ? "checked" : "host"}};
-  }
-  if (topic == "warm_up") {
-    return {{"programs_compiled", warm_up_.programs_compiled},
-            {"variants_recorded", warm_up_.variants_recorded},
-            {"compile_seconds", warm_up_.compile_seconds},
-            {"execute_seconds", warm_up_.execute_seconds}};
-  }
-  if (topic == "work") return work();
+  using Topic = json (SpyreModelRunner::*)() const;
+  static constexpr std::pair<const char*, Topic> kTopics[] = {
+      {"device", &SpyreModelRunner::device_facts}, {"artifacts", &SpyreModelRunner::artifacts},
+      {"buckets", &SpyreModelRunner::buckets},     {"rules", &SpyreModelRunner::rules_met},
+      {"layouts", &SpyreModelRunner::layouts},     {"transfers", &SpyreModelRunner::transfers},
+      {"memory", &SpyreModelRunner::memory},       {"warm_up", &SpyreModelRunner::warm_up_facts},
+      {"work", &SpyreModelRunner::work},           {"card_time", &SpyreModelRunner::card_time}};
   if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
-  if (topic == "all") {
-    json out = json::object();
-    for (const char* t :
-         {"device", "artifacts", "buckets", "rules", "layouts", "transfers", "memory", "warm_up", "work"}) {
-      out[t] = report(t);
-    }
-    return out;
+  json all = json::object();
+  for (const auto& [name, function] : kTopics) {
+    if (topic == name) return (this->*function)();
+    if (topic == "all") all[name] = (this->*function)();
   }
-  return nullptr;
+  return topic == "all" ? all : json();
 }
 
 }  // namespace spyre::worker

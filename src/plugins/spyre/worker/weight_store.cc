@@ -30,7 +30,7 @@ void WeightStore::accept(const nn::Parameter& parameter, nn::HostTensor weights)
   for (const nn::Parameter* alias : aliases_[&parameter]) {
     const auto use = uses_.find(alias);
     if (use == uses_.end()) continue;
-    const bool transposed = alias->type.extents() != parameter.type.extents();
+    const bool transposed = alias->transposed != parameter.transposed;
     const DeviceTensor tensor = put(*alias, transposed ? weights.transposed() : weights);
     const bool column_is_row =
         use->second.form == HostForm::kPanelsOutIn || (use->second.form == HostForm::kPanels && transposed);

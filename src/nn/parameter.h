@@ -45,6 +45,7 @@ struct Parameter {
   std::string name;                   // full path: model.layers.0.self_attn.qkv_proj.weight
   graph::Type type;                   // as the graph sees it, after process_weights_after_loading
   std::vector<int64_t> loaded_shape;  // as the checkpoint has it: [out, in] or [out]
+  bool transposed = false;            // |type| is the transpose of loaded_shape (a square shape does not tell)
   std::vector<WeightSource> sources;  // empty for a buffer or an alias
   const Parameter* alias = nullptr;   // has the same values as this one (tied embeddings)
   HostTensor buffer;                  // values of a buffer

@@ -15,8 +15,10 @@ ParallelLMHead::ParallelLMHead(std::string class_name, const Options& options, b
     : Module(std::move(class_name), options.path), options_(options) {
   const int64_t v = options.vocab_size, h = options.hidden_size;
   const std::vector<int64_t> seen = transposed_weight ? std::vector<int64_t>{h, v} : std::vector<int64_t>{v, h};
-  Parameter weight{
-      .name = options.path + ".weight", .type = graph::Type::tensor(options.dtype, seen), .loaded_shape = {v, h}};
+  Parameter weight{.name = options.path + ".weight",
+                   .type = graph::Type::tensor(options.dtype, seen),
+                   .loaded_shape = {v, h},
+                   .transposed = transposed_weight};
   if (options.tied_to != nullptr) {
     weight.alias = &options.tied_to->weight();
   } else {

@@ -16,6 +16,7 @@ LinearBase::LinearBase(std::string class_name, const LinearOptions& options, boo
   weight_ = add_parameter({.name = options.path + ".weight",
                            .type = graph::Type::tensor(options.dtype, seen),
                            .loaded_shape = {out, in},
+                           .transposed = transposed_weight,
                            .sources = std::move(weights)});
   if (options.bias) {
     bias_ = add_parameter({.name = options.path + ".bias",

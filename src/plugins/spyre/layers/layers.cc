@@ -8,6 +8,7 @@ SpyreRotaryEmbedding::SpyreRotaryEmbedding(const Options& options) : RotaryEmbed
 
 void SpyreRotaryEmbedding::build_rotation_cache() {
   const int64_t half = options_.head_size / 2, positions = options_.max_positions;
+  check_table(2 * options_.head_size * static_cast<int64_t>(size_of(options_.dtype)));
   nn::HostTensor cache = nn::HostTensor::allocate(options_.dtype, {positions, 2, 2, half});
   const std::vector<float> inverse = frequencies();
   for (int64_t p = 0; p < positions; ++p) {

@@ -2,6 +2,9 @@
 // is inherited.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "nn/layers/attention.h"
 #include "nn/layers/embedding.h"
 #include "nn/layers/linear.h"
@@ -37,6 +40,7 @@ using SpyreReplicatedLinear = TransposedLinear<nn::ReplicatedLinear>;
 // the card cannot compute cos and sin, and half a head must be whole sticks (rule L-12; head padding provides it).
 class SpyreRotaryEmbedding : public nn::RotaryEmbedding {
  public:
+  // Throws what the base layer throws: kUnsupported for an odd head size, kResourceExhausted for a table too large.
   explicit SpyreRotaryEmbedding(const Options& options);
   nn::Value apply(nn::Tracer& t, nn::Value x, nn::Value rows) const override;
 

@@ -98,34 +98,34 @@ DeviceTensor SoftwareDevice::share_transposed(const TensorSpec& spec, const Devi
   return store;
 }
 
+namespace {
+
+// A transfer of the first |rows| of dimension 0 (0 = all).
+void count(TransferTotals& totals, const TensorSpec& spec, int64_t rows) {
+  int64_t elements = spec.logical_elements();
+  if (rows > 0 && !spec.axes.empty()) elements = elements / spec.axes[0].logical() * rows;
+  ++totals.count;
+  totals.card_bytes += transfer_card_bytes(spec, rows);
+  totals.logical_bytes += elements * static_cast<int64_t>(size_of(spec.dtype));
+}
+
+}  // namespace
+
 void SoftwareDevice::upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label,
                             int64_t rows) {
   SPYRE_CHECK(from.dtype == to->spec.dtype, "{}: {} to {}", label, to_string(from.dtype), to_string(to->spec.dtype));
   write_store(*to, from.data.get(), from.strides, rows);
-  TransferTotals& totals = transfers_.to_device[label];
-  ++totals.count;
-  totals.card_bytes += transfer_card_bytes(to->spec, rows);
-  totals.logical_bytes += static_cast<int64_t>(from.bytes());
+  count(transfers_.to_device[label], to->spec, rows);
 }
 
 void SoftwareDevice::upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows) {
   write_store(*to, static_cast<const std::byte*>(row_major), {}, rows);
-  TransferTotals& totals = transfers_.to_device[label];
-  ++totals.count;
-  totals.card_bytes += transfer_card_bytes(to->spec, rows);
-  const int64_t all = to->spec.logical_elements();
-  const int64_t first = to->spec.axes.empty() ? 1 : to->spec.axes[0].logical();
-  totals.logical_bytes += (rows > 0 ? all / first * rows : all) * static_cast<int64_t>(size_of(to->spec.dtype));
+  count(transfers_.to_device[label], to->spec, rows);
 }
 
 void SoftwareDevice::download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows) {
   read_store(*from, to, rows);
-  TransferTotals& totals = transfers_.to_host[label];
-  ++totals.count;
-  totals.card_bytes += transfer_card_bytes(from->spec, rows);
-  const int64_t all = from->spec.logical_elements();
-  const int64_t first = from->spec.axes.empty() ? 1 : from->spec.axes[0].logical();
-  totals.logical_bytes += (rows > 0 ? all / first * rows : all) * static_cast<int64_t>(size_of(from->spec.dtype));
+  count(transfers_.to_host[label], from->spec, rows);
 }
 
 void SoftwareDevice::run(std::span<const Launch> launches, std::span<const int64_t> rows,

@@ -51,7 +51,7 @@ class SoftwareDevice {
   // rows of dimension 0.
   void upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label, int64_t rows = 0);
   void upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows = 0);
-  // Device to host, as fp32 or i32 row-major logical elements: the first |rows| of dimension 0 (0 = all).
+  // Device to host, as row-major logical elements converted to fp32: the first |rows| of dimension 0 (0 = all).
   void download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows = 0);
 
   // Runs programs in order, as one parallel region. |rows| is the number of live rows of each launch.

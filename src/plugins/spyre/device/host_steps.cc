@@ -242,15 +242,15 @@ void GatherStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const
     throw_error(ErrorCode::kInvalidArgument, "gather index {} is outside of the table's {} rows", id, table_rows);
   }
   std::byte* y = frame.slots[out.slot] + static_cast<size_t>(out.offset + o[0]) * element_bytes;
-  const TensorStore& store = *frame.stores[table_slot];
-  if (store.twin == nullptr) {
+  const TensorStore* store = frame.stores[table_slot];  // none: a table that the program computes
+  if (store == nullptr || store->twin == nullptr) {
     std::memcpy(y, frame.slots[table_slot] + static_cast<size_t>(id * n) * element_bytes,
                 static_cast<size_t>(n) * element_bytes);
     return;
   }
   // A tied table: row |id| is a column of the head's panels.
-  const kernels::PanelLayout layout{store.twin->order, n, table_rows};
-  const auto* panels = reinterpret_cast<const uint16_t*>(store.twin->memory.data());
+  const kernels::PanelLayout layout{store->twin->order, n, table_rows};
+  const auto* panels = reinterpret_cast<const uint16_t*>(store->twin->memory.data());
   kernels::unpack_panels(layout, panels, id, 1, reinterpret_cast<uint16_t*>(y), 1);
 }
 std::string GatherStep::describe() const {

@@ -1,7 +1,8 @@
 // The card's memory, as an account: what is allocated where, and what has been moved.
 //
-// Addresses are handed out first fit at 128-byte alignment inside segments of 16 GiB (no allocation crosses one); about
-// 112 GB of the card's 128 GB are usable. Not thread-safe; used from the thread that drives the device.
+// Addresses are handed out first fit at 128-byte alignment in segments of 16 GiB: an allocation that fits into a
+// segment crosses no boundary, a larger one begins at one. About 112 GB of the card's 128 GB are usable. Not
+// thread-safe; used from the thread that drives the device.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct TransferTotals {
   int64_t logical_bytes = 0;  // what was meant
 };
 
-// Counted by the device at every transfer, by direction and label ("weights", "ids", "mask", ...).
+// Counted by the device at every transfer, by direction and label ("weights", "token_ids", "masks", ...).
 struct TransferCounters {
   std::map<std::string, TransferTotals> to_device, to_host;
   TransferTotals total_to_device() const;

@@ -10,7 +10,7 @@ namespace spyre::device {
 
 // |from| is row-major logical (|source_strides| empty) or strided. Only the first |rows| of dimension 0 are written.
 void write_store(TensorStore& store, const std::byte* from, std::span<const int64_t> source_strides, int64_t rows);
-// Row-major logical elements as fp32 (or i32 values converted).
+// Row-major logical elements, converted to fp32.
 void read_store(const TensorStore& store, float* to, int64_t rows);
 
 // Card bytes of the first |rows| of dimension 0: what a DMA of them moves, in whole sticks.

@@ -2,9 +2,10 @@
 //
 // A block type packs `block` neighbouring elements of a row into `bytes`; the element order is the row's. Values (d and
 // m are f16, widened exactly):
-//   Q8_0  32 in 34 bytes: d, 32 x i8            x[i] = d * q[i]
-//   Q4_0  32 in 18 bytes: d, 16 x u8            x[i] = d * (q[i] - 8);  q[i] = low nibble of byte i, q[i + 16] = high
-//   nibble Q4_1  32 in 20 bytes: d, m, 16 x u8         x[i] = d * q[i] + m, product exact, sum rounded to fp32
+//   Q8_0  32 in 34 bytes: d, 32 x i8       x[i] = d * q[i]
+//   Q4_0  32 in 18 bytes: d, 16 x u8       x[i] = d * (q[i] - 8)
+//   Q4_1  32 in 20 bytes: d, m, 16 x u8    x[i] = d * q[i] + m, product exact, sum rounded to fp32
+// Of a byte i with two elements, the low nibble is q[i] and the high one q[i + 16].
 // Source: ggml's block definitions; the bits are those of the Python package `gguf`.
 //
 // All functions are stateless; any thread. A 16-bit target is rounded once (base/half.h) from the fp32 value.

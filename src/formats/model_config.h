@@ -22,8 +22,8 @@ namespace spyre::formats {
 class GgufFile;
 
 // Rotary embedding. Fields that a type does not use keep their defaults. Types other than "default", "linear" and
-// "llama3"
-// ("yarn", "longrope", "dynamic", ...) are carried by name for the model to refuse; their own keys stand in `raw`.
+// "llama3" ("yarn", "longrope", "dynamic", ...) are carried by name for the model to refuse; their own keys stand in
+// `raw`.
 struct RopeConfig {
   double theta = 10000.0;
   std::string type = "default";

@@ -129,6 +129,8 @@ fs::path contained_path(const fs::path& folder, std::string_view name) {
   if (name.empty()) refuse("it is empty");
   if (name.size() > 1024) refuse("it is longer than 1024 bytes");
   if (name.find('\0') != std::string_view::npos) refuse("it has a NUL byte");
+  for (char c : name)  // the name stands in later messages, which are one line each
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("it has a control character");
   const fs::path relative(name);
   if (relative.is_absolute()) refuse("it is absolute");
   for (const fs::path& part : relative)

@@ -139,7 +139,11 @@ std::unique_ptr<Checkpoint> Checkpoint::from_gguf(std::unique_ptr<GgufFile> file
 
 void Checkpoint::open_folder(const fs::path& folder) {
   folder_ = folder;
-  const auto has = [&](const char* name) { return fs::exists(folder / name); };
+  // A name that cannot be followed (a ring of links, a folder that may not be searched) counts: opening it says why.
+  const auto has = [&](const char* name) {
+    std::error_code error;
+    return fs::status(folder / name, error).type() != fs::file_type::not_found;
+  };
   if (!has("config.json") && !has("model.safetensors") && !has("model.safetensors.index.json")) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -153,7 +157,7 @@ void Checkpoint::open_folder(const fs::path& folder) {
   if (!has("config.json")) throw_error(ErrorCode::kNotFound, "'{}' has no config.json", folder.string());
   const fs::path config = folder / "config.json", generation = folder / "generation_config.json";
   config_ = parse_model_config(read_file(config, kMaxJsonBytes),
-                               fs::exists(generation) ? read_file(generation, kMaxJsonBytes) : std::string(),
+                               has("generation_config.json") ? read_file(generation, kMaxJsonBytes) : std::string(),
                                config.string(), generation.string());
   if (has("model.safetensors")) {
     shards_.push_back(SafetensorsFile::open(contained_path(folder, "model.safetensors")));

@@ -205,6 +205,22 @@ TEST_F(BrokenCheckpoint, NamesTheMissingFile) {
   EXPECT_THAT(refusal(root_ / "text", ErrorCode::kCorruptData), HasSubstr("not a GGUF file"));
 }
 
+TEST_F(BrokenCheckpoint, SaysWhyANameCannotBeFollowed) {
+  copy("tiny_llama");
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+    fs::remove(root_ / name);
+    fs::create_symlink(name, root_ / name);  // a ring of one
+    try {
+      Checkpoint::open(root_);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {  // and nothing from std::filesystem
+      EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr(name), HasSubstr("symbolic links"))) << name;
+    }
+    fs::remove(root_ / name);
+    fs::copy(data_path("tiny_llama") + ("/" + std::string(name)), root_ / name);
+  }
+}
+
 TEST_F(BrokenCheckpoint, AFolderMayHoldOneGgufFile) {
   copy("tiny_llama.gguf");
   EXPECT_TRUE(Checkpoint::open(root_)->is_gguf());

@@ -21,7 +21,9 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& name)
       throw_error(ErrorCode::kCorruptData, "{}: a JSON object is expected, this is {}", name, tree.type_name());
     return tree;
   } catch (const json::exception& error) {
-    throw_error(ErrorCode::kCorruptData, "{}: broken JSON: {}", name, printable(error.what(), 200));
+    std::string_view why = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
+    if (const size_t tag = why.find("] "); why.starts_with('[') && tag != why.npos) why.remove_prefix(tag + 2);
+    throw_error(ErrorCode::kCorruptData, "{}: broken JSON: {}", name, printable(why, 200));
   }
 }
 

@@ -216,6 +216,7 @@ TEST(ModelConfig, RefusesByKeyAndValue) {
 TEST(ModelConfig, RefusesBrokenText) {
   const auto text = [](const std::string& raw) { return refusal(json(raw)); };
   EXPECT_NE(text("").find("broken JSON"), std::string::npos);
+  EXPECT_EQ(text("").find("json.exception"), std::string::npos);  // the library's own tag says nothing to a user
   EXPECT_NE(text("[]").find("a JSON object is expected, this is array"), std::string::npos);
   EXPECT_NE(text("{\"a\":").find("broken JSON"), std::string::npos);
   EXPECT_NE(text(std::string(100000, '[')).find("nested deeper than 64"), std::string::npos);

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "formats/bytes.h"
 #include "nn/models/llama.h"
 
 namespace spyre::nn {
@@ -37,8 +38,10 @@ std::unique_ptr<CausalLM> ModelRegistry::build(const ModelBuildContext& context)
     throw_error(ErrorCode::kUnsupported, "the config names no architecture; known: {}",
                 fmt::join(architectures(), ", "));
   }
-  throw_error(ErrorCode::kUnsupported, "no model is built for architecture {}; known: {}",
-              fmt::join(context.config.architectures, ", "), fmt::join(architectures(), ", "));
+  std::vector<std::string> asked;  // names from a file: shown on one line, and cut
+  for (const std::string& name : context.config.architectures) asked.push_back(formats::printable(name));
+  throw_error(ErrorCode::kUnsupported, "no model is built for architecture {}; known: {}", fmt::join(asked, ", "),
+              fmt::join(architectures(), ", "));
 }
 
 std::vector<std::string> ModelRegistry::architectures() const {

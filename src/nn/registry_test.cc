@@ -79,6 +79,11 @@ TEST(ModelRegistry, UnknownArchitectureIsRefusedByName) {
   json["architectures"] = {"OracleForCausalLM"};
   const auto config = testing::parsed(json);
   EXPECT_THAT(error_of([&] { testing::build(config); }, ErrorCode::kUnsupported), HasSubstr("OracleForCausalLM"));
+  json["architectures"] = {"Oracle\n\x1b[31mForCausalLM", std::string(100000, 'A')};
+  const auto hostile = testing::parsed(json);
+  const std::string message = error_of([&] { testing::build(hostile); }, ErrorCode::kUnsupported);
+  EXPECT_THAT(message, HasSubstr("Oracle\\x0a\\x1b[31mForCausalLM"));
+  EXPECT_LT(message.size(), 400u);
   json["architectures"] = nlohmann::json::array();
   const auto none = testing::parsed(json);
   EXPECT_THAT(error_of([&] { testing::build(none); }, ErrorCode::kUnsupported), HasSubstr("no architecture"));

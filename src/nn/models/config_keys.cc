@@ -52,11 +52,14 @@ constexpr std::array<std::string_view, 39> kHarmless = {"_name_or_path",
                                                         "finetuning_task"};
 
 // A key whose name contains one of these changes the maths unless its value is neutral.
-constexpr std::array<std::string_view, 30> kTelling = {
-    "multiplier",  "scaling",  "scale",    "scalar",   "softcap",     "window", "rotary",  "rope",
-    "expert",      "moe",      "router",   "quant",    "lora",        "alibi",  "qk_norm", "qk_layernorm",
-    "norm",        "clip",     "residual", "parallel", "layer_types", "bias",   "act",     "mup",
-    "multi_query", "position", "mamba",    "ssm",      "sparse",      "head"};
+constexpr std::array<std::string_view, 52> kTelling = {
+    "multiplier", "scaling", "scale", "scalar", "softcap", "window", "rotary", "rope", "expert", "moe", "router",
+    "quant", "lora", "alibi", "qk_norm", "qk_layernorm", "norm", "clip", "residual", "parallel", "layer_types", "bias",
+    "act", "mup", "multi_query", "position", "mamba", "ssm", "sparse", "head",
+    // parts of a network that Llama has not
+    "attention_chunk", "attn_temperature", "attn_type", "attn_output_gate", "attn_layer", "full_att", "cross_attention",
+    "linear_", "bidirectional", "sinks", "swiglu", "nope", "hybrid", "laurel", "altup", "per_layer_input", "kv_shared",
+    "use_cla", "diff_att", "dense_replace", "dim_model_base", "conv_"};
 
 bool neutral(const nlohmann::json& value) {
   if (value.is_null()) return true;
@@ -66,8 +69,15 @@ bool neutral(const nlohmann::json& value) {
   return value.empty();
 }
 
+// Keys for which false or 1 is a change: without them attention is causal, and its scale 1/sqrt(head size).
+bool never_neutral(std::string_view key, const nlohmann::json& value) {
+  if (key == "is_causal") return value == false;
+  return (key == "attention_multiplier" || key == "query_pre_attn_scalar") && !value.is_null();
+}
+
 // Neutral values that are not caught by the general rule.
 bool known_neutral(std::string_view key, const nlohmann::json& value) {
+  if (key == "is_causal") return value == true;
   if (key == "layer_types" && value.is_array()) {
     return std::all_of(value.begin(), value.end(), [](const auto& t) { return t == "full_attention"; });
   }
@@ -88,10 +98,11 @@ void refuse_unbuilt_keys(const nlohmann::json& config, std::string_view architec
   for (const auto& [key, value] : config.items()) {
     if (std::find(handled.begin(), handled.end(), key) != handled.end()) continue;
     if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;
-    if (neutral(value) || known_neutral(key, value)) continue;
-    const bool telling = std::any_of(kTelling.begin(), kTelling.end(), [&key = key](std::string_view part) {
-      return key.find(part) != std::string::npos;
-    });
+    const bool changes = never_neutral(key, value);
+    if (!changes && (neutral(value) || known_neutral(key, value))) continue;
+    const bool telling = changes || std::any_of(kTelling.begin(), kTelling.end(), [&key = key](std::string_view part) {
+                           return key.find(part) != std::string::npos;
+                         });
     if (telling) {
       throw_error(ErrorCode::kUnsupported, "config key '{}' = {} changes the maths and is not built for {}", key,
                   shown(value), architecture);

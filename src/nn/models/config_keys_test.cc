@@ -35,6 +35,45 @@ TEST(ConfigKeys, KeysThatChangeTheMathsAreRefusedByNameAndValue) {
   EXPECT_NE(refusal({{"residual_multiplier", 0.22}}).find("0.22"), std::string::npos);
 }
 
+TEST(ConfigKeys, PartsOfANetworkThatLlamaHasNotAreRefused) {
+  const std::vector<std::pair<std::string, nlohmann::json>> keys = {
+      {"is_causal", false},         {"attention_multiplier", 1.0},  // the scale itself, not a factor on 1/sqrt(head
+                                                                    // size)
+      {"query_pre_attn_scalar", 1}, {"attention_chunk_size", 8192},        {"attn_temperature_tuning", true},
+      {"attn_type_list", {1, 0}},   {"cross_attention_layers", {3, 8}},    {"full_attention_interval", 4},
+      {"linear_num_key_heads", 16}, {"use_bidirectional_attention", true}, {"swiglu_limit", 7.0},
+      {"nope_layers", {3, 7}},      {"hybrid_override_pattern", "M-M*"},   {"hidden_size_per_layer_input", 256},
+      {"num_kv_shared_layers", 15}, {"first_k_dense_replace", 3},          {"dim_model_base", 256},
+      {"conv_L_cache", 3}};
+  for (const auto& [key, value] : keys)
+    EXPECT_NE(refusal({{key, value}}).find("'" + key + "'"), std::string::npos) << key;
+}
+
+// What published Llama checkpoints carry beside the sizes.
+TEST(ConfigKeys, KeysOfPublishedCheckpointsPass) {
+  EXPECT_EQ(refusal({{"is_llama_config", true},
+                     {"rope_interleaved", false},
+                     {"transformers.js_config", {{"kv_cache_dtype", {{"q4f16", "float16"}}}}},
+                     {"pretraining_tp", 1},
+                     {"max_sequence_length", 2048},
+                     {"model_max_length", 4096},
+                     {"tokenizer_class", "LlamaTokenizer"},
+                     {"pad_token_id", -1},
+                     {"is_causal", true},
+                     {"is_decoder", true},
+                     {"add_cross_attention", false},
+                     {"cross_attention_hidden_size", nullptr},
+                     {"use_flash_attention", true},
+                     {"_attn_implementation_autoset", true},
+                     {"_flash_attn_2_enabled", true},
+                     {"unsloth_fixed", true},
+                     {"temperature", 0.6},
+                     {"top_k", 50},
+                     {"max_length", 4096},
+                     {"pruned_heads", nlohmann::json::object()}}),
+            "");
+}
+
 TEST(ConfigKeys, NeutralValuesPass) {
   EXPECT_EQ(refusal({{"residual_multiplier", 1.0},
                      {"sliding_window", nullptr},

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace spyre {
@@ -12,8 +13,15 @@ spdlog::logger& log() {
   static spdlog::logger* logger = [] {
     auto* made = new spdlog::logger("spyre", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%^%L%$ %H:%M:%S.%e %v");
-    const char* level = std::getenv("SPYRE_LOG_LEVEL");
-    made->set_level(level ? spdlog::level::from_str(level) : spdlog::level::warn);
+    made->set_level(spdlog::level::warn);
+    if (const char* name = std::getenv("SPYRE_LOG_LEVEL")) {
+      const auto level = spdlog::level::from_str(name);  // `off` for a word that it does not know
+      if (level != spdlog::level::off || std::strcmp(name, "off") == 0) {
+        made->set_level(level);
+      } else {
+        made->warn("SPYRE_LOG_LEVEL='{}' is none of trace, debug, info, warn, error, off", name);
+      }
+    }
     return made;
   }();
   return *logger;

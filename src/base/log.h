@@ -1,5 +1,5 @@
 // Logging: one process-wide logger on stderr, so that stdout stays clean for results. Level from SPYRE_LOG_LEVEL
-// (trace, debug, info, warn, error, off); the default is warn, and the server raises it to info.
+// (trace, debug, info, warn, error, off); the default, and what another word means, is warn.
 #pragma once
 
 #include <spdlog/spdlog.h>

@@ -46,7 +46,7 @@ struct OpDef {
   int min_inputs, max_inputs;
   std::vector<AttrDef> attributes;
   std::vector<Constraint> constraints;
-  // The types of the results; checks every constraint (fail() below).
+  // The types of the results; checks every constraint (violate() below).
   std::vector<Type> (*infer)(const InferInput&);
   void (*evaluate)(EvalContext&);
 };

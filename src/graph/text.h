@@ -1,4 +1,4 @@
-// The text form of a graph: what tests are written in, what --dump-after prints and what canonical_text() is made of.
+// The text form of a graph: what tests are written in, what PassOptions::dump_after prints and what canonical_text() is made of.
 //
 //   graph mlp {
 //     input %x : f16[@4,576]            # @ marks the rows dimension

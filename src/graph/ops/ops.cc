@@ -11,6 +11,22 @@ bool rows_within(const Type& type, int first, int last) {
   return false;
 }
 
+Type reshaped_type(const Op& op, const Type& x) {
+  const std::vector<int64_t>& shape = op.ints_attr("shape");
+  require(op, x.is_tensor(), "C1", "x is {}", x.to_string());
+  int rows = 0;
+  for (const int64_t extent : shape) {
+    require(op, extent == -1 || (extent >= 1 && extent <= kMaxExtent), "C2", "the shape has {}", extent);
+    rows += extent == -1;
+  }
+  require(op, shape.size() <= kMaxRank, "C2", "the shape has {} entries", shape.size());
+  const int axis = x.rows_axis();
+  require(op, rows == (axis >= 0 ? 1 : 0), "C3", "x is {} and the shape has {} entries of -1", x.to_string(), rows);
+  Type y = Type::from_shape(x.dtype, shape, axis >= 0 ? x.extent(axis) : 1);
+  y.validate();
+  return y;
+}
+
 Broadcast broadcast_dims(const std::vector<Dim>& a, const std::vector<Dim>& b) {
   Broadcast result;
   const int rank = static_cast<int>(std::max(a.size(), b.size()));

@@ -47,6 +47,10 @@ void require(const Op& op, bool condition, std::string_view number, fmt::format_
 // Some axis in [first, last) of |type| is the rows dimension.
 bool rows_within(const Type& type, int first, int last);
 
+// The type of |x| with the dimensions that the attribute "shape" of reshape or broadcast names, -1 being the rows
+// dimension. Checks what the two have in common: C1 to C3.
+Type reshaped_type(const Op& op, const Type& x);
+
 // The numpy broadcast of two shapes, aligned at the last dimension, or false and the output axis where they disagree.
 // Two extents agree when they are equal or one of them is 1; the rows dimension agrees with rows of the same extent and
 // with a plain extent of 1. |rows_conflict| tells that it was a rows dimension that met something else.

@@ -13,21 +13,10 @@ int64_t product(const Type& type, int first, int last) {
 std::vector<Type> infer(const InferInput& in) {
   const Op& op = in.op;
   const Type& x = in.types[0];
-  const std::vector<int64_t>& shape = op.ints_attr("shape");
-  require(op, x.is_tensor(), "C1", "x is {}", x.to_string());
-  int rows = 0;
-  for (const int64_t extent : shape) {
-    require(op, extent == -1 || (extent >= 1 && extent <= kMaxExtent), "C2", "the shape has {}", extent);
-    rows += extent == -1;
-  }
-  require(op, shape.size() <= kMaxRank, "C2", "the shape has {} entries", shape.size());
-  const int axis = x.rows_axis();
-  require(op, rows == (axis >= 0 ? 1 : 0), "C3", "x is {} and the shape has {} entries of -1", x.to_string(), rows);
-  const Type y = Type::from_shape(x.dtype, shape, axis >= 0 ? x.extent(axis) : 1);
-  y.validate();
+  const Type y = reshaped_type(op, x);
   require(op, y.elements() == x.elements(), "C4", "{} has {} and {} has {}", x.to_string(), x.elements(), y.to_string(),
           y.elements());
-  if (axis >= 0) {
+  if (const int axis = x.rows_axis(); axis >= 0) {
     require(op, product(x, 0, axis) == product(y, 0, y.rows_axis()), "C5", "x is {} and the result {}", x.to_string(),
             y.to_string());
   }

@@ -28,8 +28,7 @@ bool ignorable(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".masked_bias");
 }
 
-HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& checkpoint,
-                        std::set<std::string>& used) {
+HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& checkpoint) {
   const DType dtype = parameter.type.dtype;
   HostTensor weights = HostTensor::allocate(dtype, parameter.loaded_shape);
   int64_t row_elements = 1;
@@ -47,7 +46,6 @@ HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& c
     checkpoint.read(*info, dtype,
                     {weights.data.get() + static_cast<size_t>(source.row) * row_bytes,
                      static_cast<size_t>(source.rows) * row_bytes});
-    used.insert(source.name);
   }
   return weights;
 }
@@ -81,7 +79,7 @@ void load_weights(const Module& model, const formats::Checkpoint& checkpoint, We
   for (const Entry& entry : entries) {
     const Parameter& parameter = *entry.parameter;
     if (parameter.alias != nullptr) continue;
-    HostTensor weights = parameter.sources.empty() ? parameter.buffer : read_sources(parameter, checkpoint, used);
+    HostTensor weights = parameter.sources.empty() ? parameter.buffer : read_sources(parameter, checkpoint);
     if (!parameter.sources.empty()) weights = entry.layer->process_weights_after_loading(parameter, std::move(weights));
     sink.accept(parameter, std::move(weights));
     totals.bytes_done += loaded_bytes(parameter);

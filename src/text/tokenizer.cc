@@ -25,8 +25,18 @@ std::optional<std::string> special_token(const nlohmann::json& config, const cha
   throw_error(ErrorCode::kCorruptData, "tokenizer_config.json: '{}' is neither a string nor an added token", key);
 }
 
+// What is kept of the file while it is parsed: three keys, of an added token its content, and no list. The whole tree
+// could take 30 times the text (most of it `added_tokens_decoder`).
+bool keep_of_config(int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+  using Event = nlohmann::json::parse_event_t;
+  if (event == Event::array_start) return false;
+  if (event != Event::key) return true;
+  if (depth == 1) return value == "bos_token" || value == "eos_token" || value == "add_bos_token";
+  return depth == 2 && value == "content";
+}
+
 TokenizerConfig parse_config(const std::string& text) {
-  const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json config = nlohmann::json::parse(text, keep_of_config, /*allow_exceptions=*/false);
   if (!config.is_object()) throw_error(ErrorCode::kCorruptData, "tokenizer_config.json is not a JSON object");
   TokenizerConfig out;
   out.bos_token = special_token(config, "bos_token");

@@ -242,13 +242,26 @@ TEST_F(ModelFolder, SaysWhatIsMissing) {
 
 TEST_F(ModelFolder, RefusesABadConfig) {
   write("tokenizer.json", read_text(data_path("tiny_tokenizer.json")));
-  for (const char* bad : {"", "[]", "{", R"({"bos_token":5})", R"({"add_bos_token":"yes"})",
-                          R"({"eos_token":"<nope>"})", R"({"bos_token":{"content":7}})", R"({"add_bos_token":true})"}) {
+  for (const char* bad :
+       {"", "[]", "{", R"({"bos_token":5})", R"({"add_bos_token":"yes"})", R"({"eos_token":"<nope>"})",
+        R"({"bos_token":{"content":7}})", R"({"add_bos_token":true})", R"({"bos_token":["<|bos|>"]})"}) {
     write("tokenizer_config.json", bad);
     const Error e = error_of([&] { Tokenizer::from_model_dir(folder_); });
     EXPECT_EQ(e.code(), ErrorCode::kCorruptData) << bad;
     EXPECT_THAT(e.what(), ::testing::Not(HasSubstr("\n")));
   }
+}
+
+// What is not asked for is not kept, however much there is of it and however deep it goes.
+TEST_F(ModelFolder, SkipsTheRestOfTheConfig) {
+  write("tokenizer.json", read_text(data_path("tiny_tokenizer.json")));
+  const std::string deep = std::string(500000, '[') + std::string(500000, ']');
+  write("tokenizer_config.json",
+        R"({"added_tokens_decoder":{"1":{"content":"<|bos|>","bos_token":"x"}},"deep":)" + deep +
+            R"(,"bos_token":{"lstrip":[1],"content":"<|bos|>"},"eos_token":"<|im_end|>","tail":{"eos_token":[]}})");
+  const Tokenizer tokenizer = Tokenizer::from_model_dir(folder_);
+  EXPECT_EQ(tokenizer.bos_id(), 1);
+  EXPECT_THAT(tokenizer.eos_ids(), ElementsAre(3));
 }
 
 }  // namespace

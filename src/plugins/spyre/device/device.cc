@@ -174,6 +174,7 @@ BlockRuns block_runs(const TensorStore& store, int32_t block) {
 
 void SoftwareDevice::copy_kv_block(const DeviceTensor& kv, int32_t from, int32_t to) {
   const BlockRuns source = block_runs(*kv, from), target = block_runs(*kv, to);
+  if (from == to) return;
   for (size_t i = 0; i < source.starts.size(); ++i) {
     std::memcpy(target.starts[i], source.starts[i], source.bytes);
   }

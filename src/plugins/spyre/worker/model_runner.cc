@@ -35,6 +35,18 @@ attention::BucketOptions bucket_options(const platform::EngineConfig& config, co
           .query_buckets = settings.query_buckets};
 }
 
+// The tables of a step are shared by all layers.
+void require_equal_layers(const std::vector<const nn::Attention*>& layers) {
+  const nn::Attention::Options& first = layers.front()->options();
+  for (const nn::Attention* layer : layers) {
+    const nn::Attention::Options& o = layer->options();
+    if (o.kv_heads == first.kv_heads && o.window == first.window) continue;
+    throw_error(ErrorCode::kUnsupported,
+                "layers with different KV heads or windows ({} KV heads, window {}; and {}, {}) are not built",
+                first.kv_heads, first.window, o.kv_heads, o.window);
+  }
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -58,6 +70,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
   SPYRE_CHECK(!attention_layers_.empty(), "{} has no attention layer", model_->class_name());
+  require_equal_layers(attention_layers_);
   log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
              to_string(device_.options().bf16_order), device_.options().threads, config.checked ? ", checked" : "");
 }
@@ -125,8 +138,6 @@ runner::KvCacheSpec SpyreModelRunner::kv_cache_spec() const {
 
 void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   if (weights_ == nullptr) throw_error(ErrorCode::kFailedPrecondition, "the KV cache comes after load_model");
-  platform::require_memory("the KV cache", num_blocks, "blocks", kv_cache_spec().bytes_per_block,
-                           "use fewer KV blocks or a shorter max_model_len");
   ready_ = false;
   bodies_.clear();
   selects_.clear();
@@ -135,7 +146,9 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   last_tables_ = nullptr;
   step_launches_.clear();
   kv_.clear();
-  num_blocks_ = num_blocks;
+  num_blocks_ = 0;
+  platform::require_memory("the KV cache", num_blocks, "blocks", kv_cache_spec().bytes_per_block,
+                           "use fewer KV blocks or a shorter max_model_len");
   std::vector<const nn::Attention*> layers;
   std::vector<TensorSpec> specs;
   // The axes of a state come from compilation: rotary heads are wider on the card.
@@ -151,13 +164,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   }
   const std::vector<DeviceTensor> caches = device_.allocate_kv(specs, num_blocks, *config_.block_size);
   for (size_t i = 0; i < layers.size(); ++i) kv_[layers[i]] = caches[i];
+  num_blocks_ = num_blocks;
   const nn::Attention::Options& first = attention_layers_.front()->options();
-  for (const nn::Attention* layer : attention_layers_) {
-    if (layer->options().kv_heads != first.kv_heads || layer->options().window != first.window) {
-      throw_error(ErrorCode::kUnsupported, "layers with different KV heads or windows ({} and {}) are not built",
-                  layers_text(first), layers_text(layer->options()));
-    }
-  }
   metadata_ = std::make_unique<attention::MetadataBuilder>(
       device_, bucketer_,
       attention::BuilderOptions{.block_size = *config_.block_size,
@@ -167,10 +175,6 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
                                 .dtype = *config_.dtype,
                                 .kv_heads = first.kv_heads,
                                 .window = first.window});
-}
-
-std::string SpyreModelRunner::layers_text(const nn::Attention::Options& o) {
-  return fmt::format("{} KV heads, window {}", o.kv_heads, o.window);
 }
 
 void SpyreModelRunner::copy_block(int32_t from, int32_t to) {
@@ -424,8 +428,9 @@ void SpyreModelRunner::report_nonfinite(const BodyPlan& plan, int64_t rows, cons
         reported[row] = true;
         const nn::Module* block = plan.trace.segments[s].block;
         logits.row_errors.emplace_back(
-            row, fmt::format("a non-finite activation in {} ({}); try --dtype bfloat16",
-                             block ? block->path() : plan.trace.segments[s].graph.name, to_string(*config_.dtype)));
+            row, fmt::format("a non-finite activation in {} ({}{})",
+                             block ? block->path() : plan.trace.segments[s].graph.name, to_string(*config_.dtype),
+                             config_.dtype == DType::kF16 ? "; bfloat16 has the range of fp32" : ""));
       }
     }
   }

@@ -91,7 +91,6 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
   std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
-  static std::string layers_text(const nn::Attention::Options& options);
 
   platform::EngineConfig config_;
   plugin::Settings settings_;

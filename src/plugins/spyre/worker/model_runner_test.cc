@@ -197,5 +197,22 @@ TEST(ModelRunner, TiedWeightsAreHeldOnce) {
             1.25 * static_cast<double>(table + layers) + rotation + 100000);
 }
 
+// A cache made anew takes the place of the old one: nothing of it stays on the device.
+TEST(ModelRunner, ANewCacheReplacesTheOldOne) {
+  const Golden golden = golden_named("llama_mha16");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  const auto used = [&] { return runner_of(harness).device().memory().used_by_label(); };
+  const std::vector<int32_t> blocks = harness.blocks_for(3);
+  const auto before = harness.run({{.tokens = {5, 6, 7}, .blocks = blocks}});
+  const std::map<std::string, int64_t> first = used();
+  for (int i = 0; i < 2; ++i) {
+    harness.runner().initialize_kv_cache(harness.num_blocks());
+    harness.runner().warm_up();
+    expect_equal(harness.run({{.tokens = {5, 6, 7}, .blocks = blocks}}), before, "after a new cache");
+    EXPECT_EQ(used(), first);
+  }
+  EXPECT_EQ(runner_of(harness).compiles_after_ready(), 0);
+}
+
 }  // namespace
 }  // namespace spyre::worker

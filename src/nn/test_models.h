@@ -70,21 +70,23 @@ inline Shapes tensors_of(const nlohmann::json& config) {
 // n + i / 1024, so that a row in the wrong place shows.
 class CheckpointFolder {
  public:
-  CheckpointFolder(const nlohmann::json& config, const Shapes& shapes) {
+  // `copies`: a tensor -> the one whose values it repeats.
+  CheckpointFolder(const nlohmann::json& config, const Shapes& shapes,
+                   const std::map<std::string, std::string>& copies = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "spyre_nn_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = name;
     std::ofstream(path_ / "config.json") << config.dump();
     nlohmann::ordered_json header;
     std::vector<float> values;
-    int64_t n = 0;
     for (const auto& [tensor, shape] : shapes) {
+      const auto copied = copies.find(tensor);
+      const auto n = std::distance(shapes.begin(), shapes.find(copied == copies.end() ? tensor : copied->second));
       const size_t begin = values.size() * sizeof(float);
       int64_t count = 1;
       for (const int64_t extent : shape) count *= extent;
       for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(n) + static_cast<float>(i) / 1024);
       header[tensor] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, values.size() * sizeof(float)}}};
-      ++n;
     }
     const std::string text = header.dump();
     const uint64_t length = text.size();

@@ -2,13 +2,18 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
 namespace spyre::nn {
 namespace {
+
+constexpr std::string_view kHead = "lm_head.weight";
 
 struct Entry {
   const Module* layer;
@@ -50,6 +55,33 @@ HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& c
   return weights;
 }
 
+// A tied head that the file stores all the same must be the embedding: with values of its own, one part of the
+// checkpoint is wrong, and which one cannot be known (Hugging Face unties such heads, others ignore them).
+void check_stored_head(const Parameter& embedding, const formats::Checkpoint& checkpoint) {
+  const formats::TensorInfo* head = checkpoint.find(kHead);
+  const formats::TensorInfo* rows =
+      embedding.sources.size() == 1 ? checkpoint.find(embedding.sources[0].name) : nullptr;
+  if (head == nullptr || rows == nullptr) return;
+  bool same = head->shape == rows->shape;
+  constexpr int64_t kRows = 256;
+  const DType dtype = embedding.type.dtype;
+  std::vector<std::byte> a, b;
+  for (int64_t row = 0; same && row < rows->rows(); row += kRows) {
+    const int64_t count = std::min(kRows, rows->rows() - row);
+    a.resize(static_cast<size_t>(count * rows->row_elements()) * size_of(dtype));
+    b.resize(a.size());
+    checkpoint.read_rows(*head, row, count, dtype, a);
+    checkpoint.read_rows(*rows, row, count, dtype, b);
+    same = a == b;
+  }
+  if (!same) {
+    throw_error(ErrorCode::kCorruptData,
+                "tensor '{}' differs from '{}' in a model whose head is tied to it: set tie_word_embeddings to false "
+                "in config.json to use it, or remove it from the file",
+                head->name, rows->name);
+  }
+}
+
 int64_t loaded_bytes(const Parameter& parameter) {
   if (parameter.alias != nullptr) return 0;
   return parameter.type.elements() * static_cast<int64_t>(size_of(parameter.type.dtype));
@@ -71,14 +103,17 @@ void load_weights(const Module& model, const formats::Checkpoint& checkpoint, We
     for (const WeightSource& source : entry.parameter->sources) used.insert(source.name);
   }
   for (const formats::TensorInfo& info : checkpoint.tensors()) {
-    if (used.contains(info.name) || ignorable(info.name) || (tied && info.name == "lm_head.weight")) continue;
+    if (used.contains(info.name) || ignorable(info.name) || (tied && info.name == kHead)) continue;
     throw_error(ErrorCode::kUnsupported, "the checkpoint's tensor '{}' is not used by {}", info.name,
                 model.class_name());
   }
   sink.begin(parameters);
   for (const Entry& entry : entries) {
     const Parameter& parameter = *entry.parameter;
-    if (parameter.alias != nullptr) continue;
+    if (parameter.alias != nullptr) {
+      check_stored_head(*parameter.alias, checkpoint);
+      continue;
+    }
     HostTensor weights = parameter.sources.empty() ? parameter.buffer : read_sources(parameter, checkpoint);
     if (!parameter.sources.empty()) weights = entry.layer->process_weights_after_loading(parameter, std::move(weights));
     sink.accept(parameter, std::move(weights));

@@ -12,6 +12,7 @@
 namespace spyre::nn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Shapes;
 
@@ -38,8 +39,9 @@ struct Loaded {
   LoadTotals last;
 };
 
-Loaded load(const nlohmann::json& json, const Shapes& shapes, DType dtype = DType::kF32) {
-  const testing::CheckpointFolder folder(json, shapes);
+Loaded load(const nlohmann::json& json, const Shapes& shapes, DType dtype = DType::kF32,
+            const std::map<std::string, std::string>& copies = {}) {
+  const testing::CheckpointFolder folder(json, shapes, copies);
   const auto checkpoint = folder.open();
   Loaded result;
   result.model = testing::build(checkpoint->config(), {}, dtype);
@@ -107,7 +109,12 @@ TEST(Loader, TiedHeadIsAnAliasAndNeverLoaded) {
   EXPECT_EQ(loaded.sink.announced.at("lm_head.weight")->alias, loaded.sink.announced.at("model.embed_tokens.weight"));
   EXPECT_FALSE(loaded.sink.accepted.contains("lm_head.weight"));
   shapes["lm_head.weight"] = {31, 12};  // some files store it all the same
-  EXPECT_EQ(load(json, shapes).error, "");
+  EXPECT_EQ(load(json, shapes, DType::kF32, {{"lm_head.weight", "model.embed_tokens.weight"}}).error, "");
+  const Loaded other = load(json, shapes);  // with values of its own: which of the two heads is meant?
+  EXPECT_EQ(other.code, ErrorCode::kCorruptData);
+  EXPECT_THAT(other.error, AllOf(HasSubstr("'lm_head.weight' differs"), HasSubstr("tie_word_embeddings")));
+  shapes["lm_head.weight"] = {30, 12};
+  EXPECT_THAT(load(json, shapes).error, HasSubstr("differs"));
 }
 
 TEST(Loader, MissingTensorIsNamed) {

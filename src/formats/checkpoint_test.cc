@@ -287,6 +287,25 @@ TEST_F(BrokenCheckpoint, GgufKeysThatChangeTheMathsAreRefused) {
               HasSubstr("'llama.rope.dimension_count' = 4 is not supported"));
   EXPECT_THAT(refusal(with("llama.attention.value_length", 16), ErrorCode::kUnsupported),
               HasSubstr("value_length' = 16"));
+  // Another key in the place of one.
+  const auto renamed = [&](const std::string& from, const std::string& to, uint32_t value) {
+    std::string file = good;
+    const size_t at = file.find(from);
+    EXPECT_LT(at, file.size());
+    const uint64_t length = to.size();
+    const uint32_t type = 4;  // UINT32
+    std::string entry(reinterpret_cast<const char*>(&length), 8);
+    entry += to;
+    entry.append(reinterpret_cast<const char*>(&type), 4).append(reinterpret_cast<const char*>(&value), 4);
+    file.replace(at - 8, 8 + from.size() + 8, entry);
+    write("model.gguf", file + std::string(64, '\0'));  // the data may start later
+    return root_ / "model.gguf";
+  };
+  EXPECT_THAT(refusal(renamed("llama.attention.value_length", "split.count", 3), ErrorCode::kUnsupported),
+              HasSubstr("one of 3 parts"));
+  EXPECT_THAT(
+      refusal(renamed("llama.attention.value_length", "llama.rope.scaling.attn_factor", 2), ErrorCode::kUnsupported),
+      HasSubstr("'llama.rope.scaling.attn_factor' = 2 is not supported"));
   EXPECT_THAT(refusal(with("llama.attention.head_count", 5), ErrorCode::kCorruptData),
               HasSubstr("num_attention_heads 5"));
   EXPECT_THAT(refusal(with("llama.attention.head_count", 8), ErrorCode::kCorruptData),

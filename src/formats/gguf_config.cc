@@ -62,6 +62,7 @@ void refuse_unsupported_keys(const Keys& keys, int64_t head_dim) {
                           "final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale"})
     keys.refuse_unless(key, 0);
   keys.refuse_unless("attention.causal", 1);
+  keys.refuse_unless("rope.scaling.attn_factor", 1);
   keys.refuse_unless("use_parallel_residual", 0);
   keys.refuse_unless("rope.dimension_count", static_cast<double>(head_dim));
   keys.refuse_unless("attention.value_length", static_cast<double>(head_dim));
@@ -140,6 +141,11 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
     throw_error(ErrorCode::kUnsupported,
                 "{}: general.architecture '{}' is not supported; GGUF models are read for 'llama'", file.name(),
                 printable(arch));
+  if (const auto parts = file.get_int("split.count"); parts && *parts > 1)
+    throw_error(ErrorCode::kUnsupported,
+                "{}: one of {} parts (key 'split.count'); models split over several GGUF files "
+                "are not read: merge them",
+                file.name(), *parts);
   const Keys keys(file, arch + ".");
   const int64_t hidden = keys.required("embedding_length"), heads = keys.required("attention.head_count");
   json raw = {{"architectures", {"LlamaForCausalLM"}},

@@ -32,10 +32,13 @@ MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer&
   const int64_t chunks = std::min(options.max_num_seqs, options.max_num_batched_tokens);
   query_capacity_ = options.max_num_batched_tokens + chunks * gap;
   page_capacity_ = options.max_num_seqs * blocks;
-  // A sequence has at most ceil(q / bs) + 2 blocks with a tile of their own (the diagonal and the last) besides those a
-  // window cuts, of which there are as many again.
-  const int64_t own = ceil_div(ladder.back(), options.block_size) + 2;
-  mask_capacity_ = query_capacity_ * std::min(blocks, options.window > 0 ? 2 * own : own);
+  // A chunk of q rows has at most ceil(q / bs) + 2 blocks with a tile of their own (the diagonal and the last), and as
+  // many again that a window cuts; each tile has at most q + gap rows. That is at most (q + gap) (q / bs + 3), which is
+  // convex in q: over chunks that share the budget, its sum is largest when one has nearly all of it and the others one
+  // row each. A short cache has fewer blocks than that.
+  const int64_t budget = options.max_num_batched_tokens, bs = options.block_size, sides = options.window > 0 ? 2 : 1;
+  const int64_t by_chunks = sides * ((budget + gap) * (budget / bs + 4) + (chunks - 1) * (1 + gap) * 4);
+  mask_capacity_ = std::min(by_chunks, query_capacity_ * blocks);
   using device::Axis;
   using device::TensorSpec;
   tables_.query_rows = device_.allocate(TensorSpec::plain(DType::kI32, {query_capacity_}), "tables");

@@ -140,5 +140,50 @@ TEST(MetadataBuilder, TheWidestStepFitsItsTables) {
   }
 }
 
+// Any legal step fits, and tables stay small beside what 16 sequences of the widest bucket would take.
+TEST(MetadataBuilder, EveryLegalStepFitsItsTables) {
+  std::mt19937 random(5);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 40; ++round) {
+    const int64_t block_size = random() % 2 == 0 ? 64 : 128, budget = 1 + below(600), length = 1 + below(1500);
+    const int64_t seqs = 1 + below(16), window = random() % 2 == 0 ? 1 + below(300) : 0;
+    std::vector<int64_t> ladder;
+    for (int64_t n = below(5); n > 0; --n) ladder.push_back(1 + below(700));
+    const Bucketer bucketer(
+        {.block_size = block_size, .max_model_len = length, .max_num_batched_tokens = budget, .query_buckets = ladder});
+    device::SoftwareDevice device({.threads = 1});
+    MetadataBuilder builder(device, bucketer,
+                            {.block_size = block_size,
+                             .max_num_batched_tokens = budget,
+                             .max_num_seqs = seqs,
+                             .max_model_len = length,
+                             .window = window});
+    for (int step = 0; step < 12; ++step) {
+      Batch batch;
+      int64_t left = budget;
+      const int64_t even = std::max<int64_t>(1, budget / seqs);
+      for (int64_t s = 0; s < seqs && left > 0; ++s) {
+        int64_t query = step % 3 == 0 ? 1 : step % 3 == 1 ? even : 1 + below(left);
+        if (s + 1 == seqs) query = left;  // the whole budget
+        query = std::min({query, left, length});
+        left -= query;
+        batch.add(query, below(length - query + 1));
+      }
+      EXPECT_NO_THROW(builder.build(batch.finish(block_size)))
+          << "round " << round << ": budget " << budget << ", " << seqs << " sequences of " << length;
+    }
+  }
+}
+
+TEST(MetadataBuilder, TablesOfAServerAreSmall) {
+  const Bucketer bucketer({.block_size = 128, .max_model_len = 131072, .max_num_batched_tokens = 8192});
+  device::SoftwareDevice device({.threads = 1});
+  const MetadataBuilder builder(
+      device, bucketer,
+      {.block_size = 128, .max_num_batched_tokens = 8192, .max_num_seqs = 256, .max_model_len = 131072});
+  // 8702 rows x 68 tiles and 255 x 511 x 4, of 256 bytes each; and 256 x 1024 rows of the page table.
+  EXPECT_LT(device.memory().used_by_label().at("tables"), int64_t{400} << 20);
+}
+
 }  // namespace
 }  // namespace spyre::attention

@@ -71,7 +71,15 @@ std::vector<Variant> Bucketer::all_variants() const {
 
 std::vector<int64_t> token_ladder(int64_t max_num_batched_tokens, int64_t max_num_seqs,
                                   const std::vector<int64_t>& given) {
-  if (!given.empty()) return normalised(given, max_num_batched_tokens, "token");
+  if (!given.empty()) {
+    std::vector<int64_t> ladder = normalised(given, max_num_batched_tokens, "token");
+    if (ladder.size() > kMaxTokenBuckets) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "{} token buckets: every one is compiled at start, and at most {} may be", ladder.size(),
+                  kMaxTokenBuckets);
+    }
+    return ladder;
+  }
   const int64_t c = std::min<int64_t>(max_num_batched_tokens, 512);
   const int64_t n = std::min(max_num_seqs, c);
   std::vector<int64_t> ladder{c, n};

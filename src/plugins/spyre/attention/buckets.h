@@ -5,6 +5,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,8 +50,11 @@ class Bucketer {
 // Rounds |n| up in an ascending ladder; none above the top.
 std::optional<int64_t> round_up_in(const std::vector<int64_t>& ladder, int64_t n);
 
+inline constexpr size_t kMaxTokenBuckets = 128;
+
 // The ladder of token buckets for the body: {c, n} and the powers of two below n, c = min(max_num_batched_tokens, 512),
-// n = min(max_num_seqs, c); or |given|, made ascending, its top being the step's token budget.
+// n = min(max_num_seqs, c); or |given|, made ascending, its top being the step's token budget, at most
+// kMaxTokenBuckets long (128 compile in a second for two small layers, 512 take minutes).
 std::vector<int64_t> token_ladder(int64_t max_num_batched_tokens, int64_t max_num_seqs,
                                   const std::vector<int64_t>& given);
 

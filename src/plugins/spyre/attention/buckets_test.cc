@@ -57,5 +57,14 @@ TEST(TokenLadder, IsTheOriginalsUnlessGiven) {
   EXPECT_EQ(token_ladder(100, 4, {64, 8, 500}), (Ladder{8, 64, 100}));
 }
 
+TEST(TokenLadder, IsNoLongerThanCanBeCompiled) {
+  Ladder all;
+  for (int64_t t = 1; t <= 128; ++t) all.push_back(t);
+  EXPECT_EQ(token_ladder(128, 4, all), all);
+  EXPECT_THROW(token_ladder(129, 4, all), Error);  // the budget is one more
+  all.insert(all.end(), 1000, 7);                  // repeated entries do not count
+  EXPECT_EQ(token_ladder(128, 4, all).size(), 128u);
+}
+
 }  // namespace
 }  // namespace spyre::attention

@@ -64,4 +64,12 @@ std::vector<const ModuleList*> find_block_lists(const Module& root) {
   return lists;
 }
 
+BlockSet find_blocks(const Module& root) {
+  BlockSet blocks;
+  for (const ModuleList* list : find_block_lists(root)) {
+    for (size_t i = 0; i < list->size(); ++i) blocks.insert(&(*list)[i]);
+  }
+  return blocks;
+}
+
 }  // namespace spyre::nn

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,5 +70,10 @@ void walk(const Module& root, Visit&& visit) {
 
 // Block lists: ModuleLists whose entries contain an Attention somewhere and are not Attention layers themselves.
 SPYRE_API std::vector<const ModuleList*> find_block_lists(const Module& root);
+
+// The entries of all block lists: what is compiled as a unit, one by one. Empty when nothing matches (the model is then
+// one unit).
+using BlockSet = std::set<const Module*>;
+SPYRE_API BlockSet find_blocks(const Module& root);
 
 }  // namespace spyre::nn

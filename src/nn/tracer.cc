@@ -29,7 +29,7 @@ struct Tracer::Recording {
   std::map<std::pair<int32_t, graph::ValueId>, graph::ValueId> imports;
 };
 
-Tracer::Tracer(int64_t tokens, Granularity granularity) : tokens_(tokens), granularity_(granularity) {
+Tracer::Tracer(int64_t tokens, BlockSet blocks) : tokens_(tokens), blocks_(std::move(blocks)) {
   SPYRE_CHECK(tokens > 0, "{} tokens", tokens);
 }
 Tracer::~Tracer() = default;
@@ -102,8 +102,8 @@ Value Tracer::parameter(const Parameter& parameter) {
   return {static_cast<int32_t>(recordings_.size()) - 1, found->second};
 }
 
-std::vector<Value> Tracer::block(const Module& module, const std::function<std::vector<Value>()>& body) {
-  if (granularity_ == Granularity::kModel || block_ != nullptr) return body();
+std::vector<Value> Tracer::call(const Module& module, const std::function<std::vector<Value>()>& body) {
+  if (block_ != nullptr || !blocks_.contains(&module)) return body();
   block_ = &module;
   open_ = false;
   std::vector<Value> results = body();

@@ -50,12 +50,11 @@ struct Trace {
   std::vector<InputSource> outputs;  // all from segments
 };
 
-enum class Granularity : uint8_t { kBlock, kModel };
-
 class SPYRE_API Tracer {
  public:
-  // |tokens| is the extent of the rows dimension. kModel records one segment for everything.
-  explicit Tracer(int64_t tokens, Granularity granularity = Granularity::kBlock);
+  // |tokens| is the extent of the rows dimension. |blocks| says which modules become segments of their own
+  // (find_blocks); without any, everything is one segment.
+  explicit Tracer(int64_t tokens, BlockSet blocks = {});
   ~Tracer();
 
   int64_t tokens() const { return tokens_; }
@@ -68,8 +67,9 @@ class SPYRE_API Tracer {
   Value batch();
   Value parameter(const Parameter& parameter);
 
-  // Runs |body| as one block: a segment of its own, compiled and shared as a unit.
-  std::vector<Value> block(const Module& module, const std::function<std::vector<Value>()>& body);
+  // Records |body|, the forward pass of |module|: as a segment of its own, compiled and shared as a unit, when the
+  // module is one of the blocks.
+  std::vector<Value> call(const Module& module, const std::function<std::vector<Value>()>& body);
 
   // Operators, as in graph::Builder.
   Value op(std::string_view name, const std::vector<Value>& inputs, std::vector<graph::NamedAttribute> attributes = {});
@@ -94,7 +94,7 @@ class SPYRE_API Tracer {
   graph::ValueId import(Value value);
 
   int64_t tokens_;
-  Granularity granularity_;
+  BlockSet blocks_;
   std::vector<std::unique_ptr<Recording>> recordings_;
   const Module* block_ = nullptr;
   bool open_ = false;  // the last recording may still be extended

@@ -10,8 +10,8 @@
 namespace spyre::nn {
 namespace {
 
-Trace trace_of(const CausalLM& model, int64_t tokens, Granularity granularity = Granularity::kBlock) {
-  Tracer tracer(tokens, granularity);
+Trace trace_of(const CausalLM& model, int64_t tokens, bool whole = false) {
+  Tracer tracer(tokens, whole ? BlockSet{} : find_blocks(model));
   const Value hidden = model.forward(tracer);
   return tracer.finish({hidden});
 }
@@ -74,10 +74,10 @@ TEST(Tracer, KeysDependOnTheNumberOfTokensAndTheDtype) {
   EXPECT_NE(key(*model, 4), key(*half, 4));
 }
 
-TEST(Tracer, ModelGranularityIsOneSegment) {
+TEST(Tracer, WithoutBlocksEverythingIsOneSegment) {
   const auto config = testing::parsed(testing::tiny_config(3));
   const auto model = testing::build(config);
-  const Trace trace = trace_of(*model, 7, Granularity::kModel);
+  const Trace trace = trace_of(*model, 7, true);
   ASSERT_EQ(trace.segments.size(), 1u);
   check_links(trace);
   EXPECT_EQ(trace.segments[0].states.size(), 3u);
@@ -87,7 +87,7 @@ TEST(Tracer, ModelGranularityIsOneSegment) {
 TEST(Tracer, StepInputsAreRecordedOnceEach) {
   const auto config = testing::parsed(testing::tiny_config(3));
   const auto model = testing::build(config);
-  const Trace trace = trace_of(*model, 7, Granularity::kModel);
+  const Trace trace = trace_of(*model, 7, true);
   std::set<StepInput> inputs;
   for (const InputSource& source : trace.segments[0].inputs) {
     EXPECT_TRUE(inputs.insert(source.step_input).second);
@@ -99,7 +99,7 @@ TEST(Tracer, StepInputsAreRecordedOnceEach) {
 TEST(Tracer, LogitsLeaveInFp32) {
   const auto config = testing::parsed(testing::tiny_config());
   const auto model = testing::build(config, {}, DType::kBF16);
-  Tracer tracer(3, Granularity::kModel);
+  Tracer tracer(3);
   const Value hidden = tracer.step_input(StepInput::kHidden, tracer.rows_type(DType::kBF16, {12}));
   const Trace trace = tracer.finish({model->compute_logits(tracer, hidden)});
   check_links(trace);

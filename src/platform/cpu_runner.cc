@@ -145,14 +145,14 @@ void CpuModelRunner::initialize_kv_cache(int64_t num_blocks) {
   num_blocks_ = num_blocks;
 }
 
-nn::Trace CpuModelRunner::trace_body(int64_t tokens, nn::Granularity granularity) const {
-  nn::Tracer tracer(tokens, granularity);
+nn::Trace CpuModelRunner::trace_body(int64_t tokens, nn::BlockSet blocks) const {
+  nn::Tracer tracer(tokens, std::move(blocks));
   const nn::Value hidden = model_->forward(tracer);
   return tracer.finish({hidden});
 }
 
 nn::Trace CpuModelRunner::trace_head(int64_t rows) const {
-  nn::Tracer tracer(rows, nn::Granularity::kModel);
+  nn::Tracer tracer(rows);
   const nn::Value hidden =
       tracer.step_input(nn::StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_->hidden_size()}));
   const nn::Value logits = model_->compute_logits(tracer, hidden);
@@ -162,7 +162,7 @@ nn::Trace CpuModelRunner::trace_head(int64_t rows) const {
 const nn::Trace& CpuModelRunner::body(int64_t tokens) {
   if (const auto found = bodies_.find(tokens); found != bodies_.end()) return found->second;
   if (bodies_.size() >= kMaxTraces) bodies_.clear();
-  return bodies_.emplace(tokens, trace_body(tokens, nn::Granularity::kModel)).first->second;
+  return bodies_.emplace(tokens, trace_body(tokens, {})).first->second;
 }
 
 const nn::Trace& CpuModelRunner::head(int64_t rows) {
@@ -238,7 +238,7 @@ void CpuModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& 
 // serving.
 Array CpuModelRunner::run_tapped(const runner::ForwardBatch& batch) {
   const auto tokens = static_cast<int64_t>(batch.token_ids.size());
-  const nn::Trace blocks = trace_body(tokens, nn::Granularity::kBlock);
+  const nn::Trace blocks = trace_body(tokens, nn::find_blocks(*model_));
   std::string place = "embedding";
   return run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
     if (segment.block != nullptr) place = segment.block->path();
@@ -261,7 +261,7 @@ void CpuModelRunner::find_nonfinite(const Array& hidden, const runner::ForwardBa
   std::map<int64_t, std::string> bad;
   for_nonfinite_rows(hidden, [&](int64_t row) { bad.emplace(row, std::string()); });
   if (bad.empty()) return;
-  const nn::Trace blocks = trace_body(static_cast<int64_t>(batch.token_ids.size()), nn::Granularity::kBlock);
+  const nn::Trace blocks = trace_body(static_cast<int64_t>(batch.token_ids.size()), nn::find_blocks(*model_));
   std::string last = "the embedding";
   run(blocks, batch, {}, [&](const nn::Segment& segment, const std::vector<Array>& outputs) {
     if (segment.block != nullptr) last = segment.block->path();

@@ -54,7 +54,7 @@ class CpuModelRunner final : public runner::ModelRunner {
   nlohmann::json report(const std::string& topic) const override;  // "memory", "model", "all"
 
  private:
-  nn::Trace trace_body(int64_t tokens, nn::Granularity granularity) const;
+  nn::Trace trace_body(int64_t tokens, nn::BlockSet blocks) const;
   nn::Trace trace_head(int64_t rows) const;
   const nn::Trace& body(int64_t tokens);
   const nn::Trace& head(int64_t rows);

@@ -37,13 +37,24 @@ TEST(ConfigKeys, KeysThatChangeTheMathsAreRefusedByNameAndValue) {
 
 TEST(ConfigKeys, PartsOfANetworkThatLlamaHasNotAreRefused) {
   const std::vector<std::pair<std::string, nlohmann::json>> keys = {
-      {"is_causal", false},         {"attention_multiplier", 1.0},  // the scale itself, not a factor on 1/sqrt(head
-                                                                    // size)
-      {"query_pre_attn_scalar", 1}, {"attention_chunk_size", 8192},        {"attn_temperature_tuning", true},
-      {"attn_type_list", {1, 0}},   {"cross_attention_layers", {3, 8}},    {"full_attention_interval", 4},
-      {"linear_num_key_heads", 16}, {"use_bidirectional_attention", true}, {"swiglu_limit", 7.0},
-      {"nope_layers", {3, 7}},      {"hybrid_override_pattern", "M-M*"},   {"hidden_size_per_layer_input", 256},
-      {"num_kv_shared_layers", 15}, {"first_k_dense_replace", 3},          {"dim_model_base", 256},
+      {"is_causal", false},
+      {"attention_multiplier", 1.0},  // the scale itself, not a factor on 1/sqrt(head
+                                      // size)
+      {"query_pre_attn_scalar", 1},
+      {"attention_chunk_size", 8192},
+      {"attn_temperature_tuning", true},
+      {"attn_type_list", {1, 0}},
+      {"cross_attention_layers", {3, 8}},
+      {"full_attention_interval", 4},
+      {"linear_num_key_heads", 16},
+      {"use_bidirectional_attention", true},
+      {"swiglu_limit", 7.0},
+      {"nope_layers", {3, 7}},
+      {"hybrid_override_pattern", "M-M*"},
+      {"hidden_size_per_layer_input", 256},
+      {"num_kv_shared_layers", 15},
+      {"first_k_dense_replace", 3},
+      {"dim_model_base", 256},
       {"conv_L_cache", 3}};
   for (const auto& [key, value] : keys)
     EXPECT_NE(refusal({{key, value}}).find("'" + key + "'"), std::string::npos) << key;

@@ -129,7 +129,7 @@ Value LlamaForCausalLM::forward(Tracer& t) const {
   Value residual;
   for (size_t i = 0; i < layers_->size(); ++i) {
     const auto& layer = static_cast<const LlamaDecoderLayer&>((*layers_)[i]);
-    const std::vector<Value> results = t.block(layer, [&]() -> std::vector<Value> {
+    const std::vector<Value> results = t.call(layer, [&]() -> std::vector<Value> {
       const auto [y, r] = layer.forward(t, x, residual, rotation);
       return {y, r};
     });

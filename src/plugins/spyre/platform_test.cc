@@ -116,6 +116,9 @@ TEST(Settings, ChoicesAreRefusedByName) {
   EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "head_major"), HasSubstr("not built yet"));
   EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "diagonal"), HasSubstr("not a known value"));
   EXPECT_THAT(setting_refusal("SPYRE_COMPILE_GRANULARITY", "layer"), HasSubstr("SPYRE_COMPILE_GRANULARITY"));
+  std::string many = "1";
+  for (int i = 2; i < 2000; ++i) many += "," + std::to_string(i);
+  EXPECT_THAT(setting_refusal("SPYRE_ATTN_QUERY_BUCKETS", many.c_str()), HasSubstr("more than 1024"));
   // Empty counts as unset, as in the original.
   EXPECT_EQ(setting_refusal("SPYRE_COMPILE_GRANULARITY", ""), "accepted");
 }

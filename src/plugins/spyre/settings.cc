@@ -18,6 +18,8 @@ constexpr SettingInfo kSettings[] = {
     {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
 };
 
+constexpr size_t kMaxLadder = 1024;
+
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -41,6 +43,9 @@ std::vector<int64_t> ladder(const char* name) {
                   std::string(first, last));
     }
     entries.push_back(entry);
+    if (entries.size() > kMaxLadder) {
+      throw_error(ErrorCode::kInvalidArgument, "{} has more than {} entries", name, kMaxLadder);
+    }
     begin = comma + 1;
   }
   return entries;

@@ -1,6 +1,7 @@
 #include "plugins/spyre/attention/metadata_builder.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -141,7 +142,10 @@ void MetadataBuilder::deal_work(int threads) {
     const int64_t keys = std::min<int64_t>(s.kv_len, s.context + item.first_row + item.rows);
     return keys * (item.rows + 8);  // reading a key costs about as much as 8 rows' arithmetic on it
   };
-  std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
+  auto order = [&](const WorkItem& item) {
+    return std::make_tuple(-cost(item), item.sequence, item.kv_head, item.first_row);
+  };
+  std::sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
   std::vector<int64_t>& load = load_;
   load.assign(threads, 0);
   owner_.resize(items_.size());

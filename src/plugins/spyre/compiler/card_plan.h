@@ -53,6 +53,9 @@ struct Layouts {
 };
 Layouts choose_layouts(const graph::Graph& graph, const Axes& axes, RuleLog& log);
 
+// What a value is on the card, by its axes and stick.
+device::TensorSpec card_spec(const graph::Type& type, const std::vector<device::Axis>& axes, int stick);
+
 // Phase 4 (emit_device_ops.cc, lower/card_ops.cc): device operations and their buffers, with work division
 // (divide_work.cc, L-15), the pool plan (plan_pool.cc) and time estimates (device/cost.h).
 device::CardPlan emit_device_ops(const graph::Graph& graph, const Axes& axes, const Layouts& layouts, RuleLog& log);

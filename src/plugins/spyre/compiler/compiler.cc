@@ -6,22 +6,6 @@
 #include "plugins/spyre/compiler/host_emit.h"
 
 namespace spyre::compiler {
-namespace {
-
-device::TensorSpec spec_of(const graph::Graph& graph, graph::ValueId value, const Axes& axes, const Layouts& layouts) {
-  const graph::Type& type = graph.type(value);
-  if (type.kind == graph::TypeKind::kBatch) return {};
-  std::vector<int> order;
-  const int stick = layouts.stick[value];
-  for (int d = 0; d < type.rank(); ++d) {
-    if (d != stick) order.push_back(d);
-  }
-  order.push_back(stick);
-  return device::TensorSpec::with_axes(type.dtype, axes[value], type.rank() == 0 ? std::vector<int>{} : order);
-}
-
-}  // namespace
-
 std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph) {
   std::string key = graph::canonical_text(graph);
   if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
@@ -39,7 +23,11 @@ std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& gra
   program->card = emit_device_ops(g, axes, layouts, program->rules_met);
   auto specs = [&](const std::vector<graph::ValueId>& values) {
     std::vector<device::TensorSpec> made;
-    for (graph::ValueId value : values) made.push_back(spec_of(g, value, axes, layouts));
+    for (graph::ValueId value : values) {
+      const graph::Type& type = g.type(value);
+      const bool batch = type.kind == graph::TypeKind::kBatch;
+      made.push_back(batch ? device::TensorSpec{} : card_spec(type, axes[value], layouts.stick[value]));
+    }
     return made;
   };
   program->input_specs = specs(g.inputs);

@@ -26,8 +26,6 @@ using graph::OpFamily;
 using graph::Type;
 using graph::ValueId;
 
-namespace {
-
 TensorSpec card_spec(const Type& type, const std::vector<device::Axis>& axes, int stick) {
   std::vector<int> order;
   for (int d = 0; d < type.rank(); ++d) {
@@ -36,6 +34,8 @@ TensorSpec card_spec(const Type& type, const std::vector<device::Axis>& axes, in
   if (type.rank() > 0) order.push_back(stick);
   return TensorSpec::with_axes(type.dtype, axes, order);
 }
+
+namespace {
 
 class CardEmitter {
  public:

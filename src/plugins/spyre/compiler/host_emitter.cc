@@ -183,6 +183,8 @@ bool half_tensor(const graph::Type& type) {
 // rms_norm(add(a, b), w), equal shapes, the norm the add's first user  ->  one step that writes both, at the norm.
 void HostEmitter::plan_folds() {
   for (const graph::Op& op : graph_.ops) {
+    // An operand that stands in both places is read twice, so it has to exist.
+    if (op.inputs.size() >= 2 && op.inputs[0] == op.inputs[1]) continue;
     if (op.name() == "mul" && half_tensor(type(op.outputs[0])) && type(op.inputs[0]) == type(op.inputs[1])) {
       for (graph::ValueId input : op.inputs) {
         const graph::Op* producer = foldable(input);
@@ -289,16 +291,20 @@ std::vector<device::HostForm> parameter_forms(const graph::Graph& graph) {
   const std::vector<std::vector<int32_t>> users = graph.users();
   std::vector<device::HostForm> forms;
   for (graph::ValueId parameter : graph.parameters) {
-    bool matmul = !users[parameter].empty(), linear = !users[parameter].empty();
+    const bool used = !users[parameter].empty();
+    bool matmul = used, linear = used, gather = used;
     for (int32_t user : users[parameter]) {
       const graph::Op& op = graph.ops[user];
-      const bool as_weight = op.inputs.size() == 2 && op.inputs[1] == parameter && op.inputs[0] != parameter &&
+      const bool twice = std::count(op.inputs.begin(), op.inputs.end(), parameter) > 1;
+      const bool as_weight = !twice && op.inputs.size() == 2 && op.inputs[1] == parameter &&
                              is_16bit_float(graph.type(parameter).dtype) && graph.type(parameter).rank() == 2;
       matmul = matmul && as_weight && op.name() == "matmul";
       linear = linear && as_weight && op.name() == "linear";
+      gather = gather && op.name() == "gather_rows" && op.inputs[0] == parameter;
     }
     forms.push_back(matmul   ? device::HostForm::kPanels
                     : linear ? device::HostForm::kPanelsOutIn
+                    : gather ? device::HostForm::kGatherTable
                              : device::HostForm::kRowMajor);
   }
   return forms;

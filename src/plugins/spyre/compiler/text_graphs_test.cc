@@ -1,4 +1,5 @@
-// Graphs of no known architecture, written as text files in tests/data/graphs, through the same path as a model's blocks.
+// Graphs of no known architecture, written as text files in tests/data/graphs, through the same path as a model's
+// blocks.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -84,8 +85,8 @@ TEST(TextGraphs, LiveRowsBelowTheBucketHaveEqualBits) {
 
 // The compiler knows operators, never models.
 TEST(Compiler, NamesNoArchitecture) {
-  const std::filesystem::path folder = std::filesystem::path(SPYRE_TEST_DATA).parent_path().parent_path() /
-                                       "src/plugins/spyre/compiler";
+  const std::filesystem::path folder =
+      std::filesystem::path(SPYRE_TEST_DATA).parent_path().parent_path() / "src/plugins/spyre/compiler";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file() || entry.path().filename() == "text_graphs_test.cc") continue;
     std::string text = read(entry.path());

@@ -125,7 +125,7 @@ class Runner {
       device_.upload(launch_.inputs[i], testing::to_host_tensor(bindings.inputs[i]), "test", live);
     }
     const attention::StepTables& tables = builder_.build(*bindings.batch);
-    device_.run({&launch_, 1}, {&live, 1}, &tables);
+    device_.run(launch_, live, &tables);
     std::vector<std::vector<float>> results;
     for (const DeviceTensor& output : launch_.outputs) {
       std::vector<float> values(static_cast<size_t>(live * shape_.hidden));

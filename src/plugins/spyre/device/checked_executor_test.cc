@@ -115,7 +115,7 @@ TEST(CheckedExecutor, PaddingAndDeadRowsStayPoison) {
   const std::vector<uint16_t> ones(400, 0x3c00);
   device.upload(launch.inputs[0], ones.data(), "test");
   const int64_t rows = 3;
-  device.run({&launch, 1}, {&rows, 1}, nullptr);
+  device.run(launch, rows, nullptr);
   const auto* words = reinterpret_cast<const uint16_t*>(launch.outputs[0]->memory.data());
   const Layout& layout = launch.outputs[0]->spec.layout;
   for (int64_t row = 0; row < 4; ++row) {
@@ -151,7 +151,7 @@ TEST(CheckedExecutor, RefusesATensorThatLiesOtherwise) {
                 .outputs = {device.allocate(program->output_specs[0], "test")}};
   const int64_t rows = 4;
   try {
-    device.run({&launch, 1}, {&rows, 1}, nullptr);
+    device.run(launch, rows, nullptr);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

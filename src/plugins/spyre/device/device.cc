@@ -21,7 +21,7 @@ SoftwareDevice::~SoftwareDevice() = default;
 namespace {
 
 size_t host_bytes(const TensorStore& store) {
-  if (store.form == HostForm::kRowMajor) {
+  if (is_row_major(store.form)) {
     return static_cast<size_t>(store.spec.logical_elements()) * size_of(store.spec.dtype);
   }
   const std::vector<int64_t> shape = store.spec.logical();
@@ -128,15 +128,20 @@ void SoftwareDevice::download(const DeviceTensor& from, float* to, const std::st
   count(transfers_.to_host[label], from->spec, rows);
 }
 
-void SoftwareDevice::run(std::span<const Launch> launches, std::span<const int64_t> rows,
+void SoftwareDevice::run(std::span<const Launch* const> launches, std::span<const int64_t> rows,
                          const attention::StepTables* tables) {
   SPYRE_CHECK(launches.size() == rows.size());
   if (options_.mode == ExecutionMode::kHost) {
     run_host(launches, rows, tables);
   } else {
-    for (size_t i = 0; i < launches.size(); ++i) run_checked(launches[i], rows[i], tables);
+    for (size_t i = 0; i < launches.size(); ++i) run_checked(*launches[i], rows[i], tables);
   }
   ++steps_run_;
+}
+
+void SoftwareDevice::run(const Launch& launch, int64_t rows, const attention::StepTables* tables) {
+  const Launch* one = &launch;
+  run({&one, 1}, {&rows, 1}, tables);
 }
 
 void SoftwareDevice::run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables) {
@@ -205,20 +210,28 @@ int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t 
   return -1;
 }
 
+void SoftwareDevice::prepare(std::span<const Launch> launches) {
+  if (options_.mode == ExecutionMode::kChecked) return;
+  const auto threads = static_cast<size_t>(team_->size());
+  for (const Launch& launch : launches) {
+    const HostPlan& plan = launch.program->host;
+    if (arena_.size() < plan.arena_bytes) arena_ = HostBuffer(plan.arena_bytes);
+    const auto scratch = static_cast<size_t>(round_up(static_cast<int64_t>(plan.scratch_bytes), 64));
+    if (scratch_.size() < scratch * threads) scratch_ = HostBuffer(scratch * threads);
+  }
+}
+
 // Addresses of every launch are worked out before the region, so that inside it there is nothing but steps and
 // barriers.
-void SoftwareDevice::run_host(std::span<const Launch> launches, std::span<const int64_t> rows,
+void SoftwareDevice::run_host(std::span<const Launch* const> launches, std::span<const int64_t> rows,
                               const attention::StepTables* tables) {
-  size_t slots = 0, arena = 0, scratch = 0;
-  for (const Launch& launch : launches) {
-    slots += launch.program->host.slots.size();
-    arena = std::max(arena, launch.program->host.arena_bytes);
-    scratch = std::max(scratch, launch.program->host.scratch_bytes);
+  size_t slots = 0;
+  for (const Launch* launch : launches) {
+    slots += launch->program->host.slots.size();
+    prepare({launch, 1});
   }
-  scratch = static_cast<size_t>(round_up(static_cast<int64_t>(scratch), 64));
   const auto threads = static_cast<size_t>(team_->size());
-  if (arena_.size() < arena) arena_ = HostBuffer(arena);
-  if (scratch_.size() < scratch * threads) scratch_ = HostBuffer(scratch * threads);
+  const size_t scratch = scratch_.size() / threads / 64 * 64;
 
   addresses_.resize(slots);
   stores_.resize(slots);
@@ -227,7 +240,7 @@ void SoftwareDevice::run_host(std::span<const Launch> launches, std::span<const 
   for (size_t t = 0; t < threads; ++t) scratch_at_[t] = scratch_.data() + t * scratch;
   size_t base = 0;
   for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& launch = launches[i];
+    const Launch& launch = *launches[i];
     const HostPlan& plan = launch.program->host;
     for (size_t s = 0; s < plan.slots.size(); ++s) {
       const HostSlot& slot = plan.slots[s];
@@ -263,7 +276,7 @@ void SoftwareDevice::run_host(std::span<const Launch> launches, std::span<const 
   TeamLease lease(*team_);
   lease->run([&](int thread, int count) {
     for (size_t i = 0; i < launches.size(); ++i) {
-      for (const std::unique_ptr<HostStep>& step : launches[i].program->host.steps) {
+      for (const std::unique_ptr<HostStep>& step : launches[i]->program->host.steps) {
         step->run(frames_[i], thread, count);
         team_->barrier();
       }

@@ -55,7 +55,11 @@ class SoftwareDevice {
   void download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows = 0);
 
   // Runs programs in order, as one parallel region. |rows| is the number of live rows of each launch.
-  void run(std::span<const Launch> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
+  void run(std::span<const Launch* const> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
+  // One program.
+  void run(const Launch& launch, int64_t rows, const attention::StepTables* tables);
+  // Takes the memory that runs of these programs need, so that none of them has to: part of warm-up.
+  void prepare(std::span<const Launch> launches);
 
   // Whole KV blocks, device to device.
   void copy_kv_block(const DeviceTensor& kv, int32_t from, int32_t to);
@@ -71,7 +75,8 @@ class SoftwareDevice {
   int64_t steps_run() const { return steps_run_; }
 
  private:
-  void run_host(std::span<const Launch> launches, std::span<const int64_t> rows, const attention::StepTables* tables);
+  void run_host(std::span<const Launch* const> launches, std::span<const int64_t> rows,
+                const attention::StepTables* tables);
   void run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables);
 
   DeviceOptions options_;

@@ -242,9 +242,9 @@ void GatherStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const
     throw_error(ErrorCode::kInvalidArgument, "gather index {} is outside of the table's {} rows", id, table_rows);
   }
   std::byte* y = frame.slots[out.slot] + static_cast<size_t>(out.offset + o[0]) * element_bytes;
-  const TensorStore* store = frame.stores[table_slot];  // none: a table that the program computes
+  const TensorStore* store = frame.stores[table.slot];  // none: a table that the program computes
   if (store == nullptr || store->twin == nullptr) {
-    std::memcpy(y, frame.slots[table_slot] + static_cast<size_t>(id * n) * element_bytes,
+    std::memcpy(y, frame.slots[table.slot] + static_cast<size_t>(table.offset + id * n) * element_bytes,
                 static_cast<size_t>(n) * element_bytes);
     return;
   }

@@ -150,7 +150,7 @@ struct CopyStep final : RowStep {
 // for an id out of range.
 struct GatherStep final : RowStep {
   HostPlace ids;
-  int32_t table_slot = -1;
+  HostPlace table;
   int64_t table_rows = 0;
   size_t element_bytes = 2;
   void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;

@@ -40,10 +40,15 @@ struct TensorSpec {
 // How the host store keeps the elements.
 enum class HostForm : uint8_t {
   kRowMajor,     // logical extents, row-major
+  kGatherTable,  // the same, read by gathers alone: may be the transpose of somebody's panels
   kPanels,       // a [K, N] weight in stick panels (kernels/panels.h)
   kPanelsOutIn,  // an [N, K] weight, kept as panels of its transpose
   kKvPages,      // one layer's K and V pages (kernels/kv_pages.h); the spec is that of one of the two tensors
 };
+
+inline bool is_row_major(HostForm form) {
+  return form == HostForm::kRowMajor || form == HostForm::kGatherTable;
+}
 
 // Zeroed, 64-byte aligned memory; huge pages for large blocks where the kernel grants them.
 class HostBuffer {

@@ -102,7 +102,7 @@ void write_store(TensorStore& store, const std::byte* from, std::span<const int6
     SPYRE_CHECK(rows == 0, "panels are written whole");
     return write_panels(store, from, strides);
   }
-  SPYRE_CHECK(store.form == HostForm::kRowMajor, "{} is not written by transfer", store.label);
+  SPYRE_CHECK(is_row_major(store.form), "{} is not written by transfer", store.label);
   const size_t size = size_of(store.spec.dtype);
   const std::vector<int64_t> extents = first_rows(store.spec, rows);
   if (strides.empty()) {
@@ -125,7 +125,7 @@ void read_store(const TensorStore& store, float* to, int64_t rows) {
     });
     return;
   }
-  SPYRE_CHECK(store.form == HostForm::kRowMajor, "{} is not read by transfer", store.label);
+  SPYRE_CHECK(is_row_major(store.form), "{} is not read by transfer", store.label);
   int64_t elements = 1;
   for (int64_t e : extents) elements *= e;
   if (store.spec.dtype == DType::kF32) {

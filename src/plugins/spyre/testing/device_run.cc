@@ -37,7 +37,7 @@ std::vector<std::vector<float>> run_on_device(device::SoftwareDevice& device, co
   }
   for (const device::TensorSpec& spec : program.output_specs) launch.outputs.push_back(device.allocate(spec, "test"));
   const int64_t rows = live > 0 ? live : std::max<int64_t>(bucket, 1);
-  device.run({&launch, 1}, {&rows, 1}, nullptr);
+  device.run(launch, rows, nullptr);
   std::vector<std::vector<float>> results;
   for (size_t i = 0; i < launch.outputs.size(); ++i) {
     const graph::Type& type = graph.type(graph.outputs[i]);
@@ -52,9 +52,9 @@ std::vector<std::vector<float>> run_on_device(device::SoftwareDevice& device, co
 
 bool equal_bits(std::span<const float> a, std::span<const float> b, size_t* where) {
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    const bool equal = i < a.size() && i < b.size() &&
-                       (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) ||
-                        (std::isnan(a[i]) && std::isnan(b[i])));
+    const bool equal =
+        i < a.size() && i < b.size() &&
+        (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) || (std::isnan(a[i]) && std::isnan(b[i])));
     if (equal) continue;
     if (where != nullptr) *where = i;
     return false;

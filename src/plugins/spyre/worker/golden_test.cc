@@ -77,8 +77,8 @@ TEST_P(SpyreSmolLm2, EqualsTransformers) {
     const Top5Error error = top5_error(prompt, logits, 0.05);
     std::cout << prompt.name << ": worst " << error.worst << ", mean " << error.mean << ", within 0.01 "
               << error.share_within << ", transformers in f16 " << prompt.hf_float16_logprob << "\n";
-    // Storing activations in f16 alone moves single log-probabilities by some hundredths, in transformers' run as in ours:
-    // the mean is what 16 bits promise, the worst of hundreds is a lottery that both draw.
+    // Storing activations in f16 alone moves single log-probabilities by some hundredths, in transformers' run as in
+    // ours: the mean is what 16 bits promise, the worst of hundreds is a lottery that both draw.
     EXPECT_LE(error.mean, 0.01);
     EXPECT_LE(error.worst, 2 * prompt.hf_float16_logprob);
     EXPECT_EQ(error.wrong_ids, 0);

@@ -60,6 +60,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
       settings_(settings),
       checkpoint_(std::move(checkpoint)),
       model_(std::move(model)),
+      blocks_(nn::find_blocks(*model_)),
       device_(device_options(config)),
       compiler_({.features = device_.options().features,
                  .bf16_order = device_.options().bf16_order,
@@ -70,6 +71,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
   SPYRE_CHECK(!attention_layers_.empty(), "{} has no attention layer", model_->class_name());
+  if (blocks_.empty()) log().warn("{} has no list of blocks: it is compiled as one graph", model_->class_name());
   require_equal_layers(attention_layers_);
   log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
              to_string(device_.options().bf16_order), device_.options().threads, config.checked ? ", checked" : "");
@@ -78,7 +80,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
 // ---------------------------------------------------------------- tracing and compiling
 
 nn::Trace SpyreModelRunner::trace_body(int64_t tokens) const {
-  nn::Tracer tracer(tokens);
+  nn::Tracer tracer(tokens, blocks_);
   return tracer.finish({model_->forward(tracer)});
 }
 
@@ -296,8 +298,9 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
   SPYRE_CHECK(metadata_ != nullptr, "warm-up before the KV cache");
   const auto start = std::chrono::steady_clock::now();
   for (size_t t = 0; t < token_ladder_.size(); ++t) {
-    body(token_ladder_[t]);
-    for (size_t r = 0; r <= t; ++r) select(token_ladder_[t], token_ladder_[r]);
+    device_.prepare(body(token_ladder_[t]).launches);
+    device_.prepare(head(token_ladder_[t]).launches);
+    for (size_t r = 0; r <= t; ++r) device_.prepare({&select(token_ladder_[t], token_ladder_[r]).launch, 1});
   }
   if (settings_.record) {
     for (const attention::Variant& variant : bucketer_.all_variants()) variants_.insert(variant);
@@ -321,9 +324,8 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
                      .block_table = {&block, 1},
                      .max_blocks = 1};
   runner::Logits logits;
-  warming_up_ = true;
+  ready_ = false;
   forward(batch, logits);
-  warming_up_ = false;
   warm_up_.execute_seconds = seconds_since(run_start);
   warm_up_card_ns_ = last_step_card_ns();
   load_transfers_ = loaded;
@@ -335,7 +337,7 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
 
 double SpyreModelRunner::last_step_card_ns() const {
   double ns = 0;
-  for (const Launch& launch : step_launches_) ns += device::estimate_step_ns(*launch.program, last_tables_);
+  for (const Launch* launch : step_launches_) ns += device::estimate_step_ns(*launch->program, last_tables_);
   return ns;
 }
 
@@ -369,7 +371,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   if (tap_) {
     run_tapped(plan, tokens, tables);
   } else {
-    step_launches_.assign(plan.launches.begin(), plan.launches.end());
+    for (const Launch& launch : plan.launches) step_launches_.push_back(&launch);
     step_rows_.assign(plan.launches.size(), tokens);
   }
   HeadPlan* head_plan = nullptr;
@@ -378,8 +380,8 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
     head_plan = &head(head_bucket);
     SelectPlan& select_plan = select(*bucket, head_bucket);
     device_.upload(select_plan.rows, batch.logits_rows.data(), "logits_rows", rows);
-    step_launches_.push_back(select_plan.launch);
-    step_launches_.insert(step_launches_.end(), head_plan->launches.begin(), head_plan->launches.end());
+    step_launches_.push_back(&select_plan.launch);
+    for (const Launch& launch : head_plan->launches) step_launches_.push_back(&launch);
     step_rows_.resize(step_launches_.size(), rows);
   }
   if (!step_launches_.empty()) device_.run(step_launches_, step_rows_, &tables);
@@ -388,7 +390,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   logits.values.resize(static_cast<size_t>(rows * logits.vocab_size));
   if (head_plan != nullptr) device_.download(head_plan->logits, logits.values.data(), "logits", rows);
   if (tap_ && rows > 0) tap_({.layer = "logits", .rows = rows, .width = logits.vocab_size, .values = logits.values});
-  if (!warming_up_ && device_.first_nonfinite_row(plan.hidden, tokens) >= 0) {
+  if (ready_ && device_.first_nonfinite_row(plan.hidden, tokens) >= 0) {
     report_nonfinite(plan, tokens, tables, logits);
   }
 }
@@ -398,7 +400,7 @@ void SpyreModelRunner::run_tapped(const BodyPlan& plan, int64_t rows, const atte
   std::vector<float> values;
   std::string place = "embedding";
   for (size_t s = 0; s < plan.launches.size(); ++s) {
-    device_.run({&plan.launches[s], 1}, {&rows, 1}, &tables);
+    device_.run(plan.launches[s], rows, &tables);
     const nn::Segment& segment = plan.trace.segments[s];
     if (segment.block != nullptr) place = segment.block->path();
     for (size_t i = 0; i < plan.launches[s].outputs.size(); ++i) {
@@ -420,7 +422,7 @@ void SpyreModelRunner::report_nonfinite(const BodyPlan& plan, int64_t rows, cons
                                         runner::Logits& logits) {
   std::vector<bool> reported(static_cast<size_t>(rows), false);
   for (size_t s = 0; s < plan.launches.size(); ++s) {
-    device_.run({&plan.launches[s], 1}, {&rows, 1}, &tables);
+    device_.run(plan.launches[s], rows, &tables);
     for (const DeviceTensor& output : plan.launches[s].outputs) {
       for (int64_t row = device_.first_nonfinite_row(output, rows); row >= 0;
            row = device_.first_nonfinite_row(output, rows, row + 1)) {

@@ -74,6 +74,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json warm_up_facts() const;
   nlohmann::json work() const;  // what a step has to read and multiply
   nlohmann::json card_time() const;
+  nlohmann::json settings() const;  // environment variables that the platform reads
 
   nn::Trace trace_body(int64_t tokens) const;
   nn::Trace trace_head(int64_t rows) const;
@@ -96,6 +97,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   plugin::Settings settings_;
   std::shared_ptr<const formats::Checkpoint> checkpoint_;
   std::unique_ptr<nn::CausalLM> model_;
+  nn::BlockSet blocks_;  // found by structure
   device::SoftwareDevice device_;
   compiler::Compiler compiler_;
   attention::Bucketer bucketer_;
@@ -110,10 +112,10 @@ class SpyreModelRunner final : public runner::ModelRunner {
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<SelectPlan>> selects_;
   std::set<attention::Variant> variants_;
   std::vector<std::shared_ptr<const device::Program>> programs_;  // whatever a launch points to
-  std::vector<device::Launch> step_launches_;                     // of the step being run
+  std::vector<const device::Launch*> step_launches_;              // of the step being run
   std::vector<int64_t> step_rows_;
   runner::LayerTap tap_;
-  bool ready_ = false, warming_up_ = false;
+  bool ready_ = false;  // warmed up: compiles are counted, activations are watched
   int64_t compiles_after_ready_ = 0;
   runner::WarmUpReport warm_up_;
   // Accounts: what loading moved, what a step of one token moves and takes on the card.

@@ -162,7 +162,7 @@ TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
     const std::unique_ptr<nn::CausalLM> built = platform::build_model(platform, config, model);
     compiler::Compiler compiler({.features = CpuFeatures::of(CpuLevel::kPortable)});
     for (int64_t bucket : {1, 64}) {
-      nn::Tracer tracer(bucket);
+      nn::Tracer tracer(bucket, nn::find_blocks(*built));
       const nn::Trace trace = tracer.finish({built->forward(tracer)});
       std::set<const device::Program*> blocks;
       int64_t calls = 0;

@@ -178,6 +178,14 @@ json SpyreModelRunner::card_time() const {
   return {{"one_token_step_us", warm_up_card_ns_ / 1000}, {"last_step_us", last_step_card_ns() / 1000}};
 }
 
+json SpyreModelRunner::settings() const {
+  json out = json::array();
+  for (const plugin::SettingInfo& s : plugin::all_settings()) {
+    out.push_back({{"name", s.name}, {"values", s.values}, {"default", s.initial}, {"help", s.help}});
+  }
+  return out;
+}
+
 json SpyreModelRunner::report(const std::string& topic) const {
   using Topic = json (SpyreModelRunner::*)() const;
   static constexpr std::pair<const char*, Topic> kTopics[] = {
@@ -185,7 +193,8 @@ json SpyreModelRunner::report(const std::string& topic) const {
       {"buckets", &SpyreModelRunner::buckets},     {"rules", &SpyreModelRunner::rules_met},
       {"layouts", &SpyreModelRunner::layouts},     {"transfers", &SpyreModelRunner::transfers},
       {"memory", &SpyreModelRunner::memory},       {"warm_up", &SpyreModelRunner::warm_up_facts},
-      {"work", &SpyreModelRunner::work},           {"card_time", &SpyreModelRunner::card_time}};
+      {"work", &SpyreModelRunner::work},           {"card_time", &SpyreModelRunner::card_time},
+      {"settings", &SpyreModelRunner::settings}};
   if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
   json all = json::object();
   for (const auto& [name, function] : kTopics) {

@@ -38,7 +38,7 @@ void WeightStore::accept(const nn::Parameter& parameter, nn::HostTensor weights)
   }
   const auto use = uses_.find(&parameter);
   if (use == uses_.end()) return;
-  if (shares && panels != nullptr && use->second.form == HostForm::kRowMajor) {
+  if (shares && panels != nullptr && use->second.form == HostForm::kGatherTable) {
     tensors_[&parameter] = device_.share_transposed(use->second.spec, panels, "weights");
   } else {
     put(parameter, weights);

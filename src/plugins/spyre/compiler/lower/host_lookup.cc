@@ -23,9 +23,7 @@ void lower_gather_rows(HostEmitter& e, const graph::Op& op) {
   out_rows.dims.resize(1);
   step->loop = e.loop({&out_rows, &ids}, 0);
   step->ids = e.place(ids);
-  e.place(table);
-  step->table_slot = table.slot;
-  SPYRE_CHECK(table.offset == 0, "a gather from inside of a slot");
+  step->table = e.place(table);
   step->out = e.place(out);
   e.add(std::move(step));
 }

@@ -23,7 +23,7 @@ bool is_packed_parameter(HostEmitter& e, graph::ValueId value) {
   if (g.value(value).role != graph::Role::kParameter) return false;
   const std::vector<device::HostForm> forms = parameter_forms(g);
   for (size_t i = 0; i < g.parameters.size(); ++i) {
-    if (g.parameters[i] == value) return forms[i] != device::HostForm::kRowMajor;
+    if (g.parameters[i] == value) return !device::is_row_major(forms[i]);
   }
   return false;
 }

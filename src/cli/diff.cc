@@ -213,7 +213,7 @@ void run_diff(const DiffOptions& options) {
   report["b"] = {{"name", b.name}, {"dtype", second.dtype}};
   report["prompt_token_ids"] = prompt;
   if (options.format == "json") {
-    write_out(report.dump(2) + "\n");
+    write_out(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
   } else {
     write_text(report);
   }

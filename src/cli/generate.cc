@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/generate_json.h"
 #include "cli/model_options.h"
@@ -75,7 +76,7 @@ class Answer {
   }
   void finish() {
     if (detokenizer_) emit(detokenizer_->finish());
-    if (!options_.json()) write_out("\n");
+    if (!options_.json() && count_ > 0) write_out("\n");
   }
   const std::string& text() const { return text_; }
 
@@ -126,10 +127,21 @@ void write_json(const GenerateOptions& options, const OpenModel& open, const std
   write_out(out);
 }
 
+// A prompt of ids needs no tokenizer: without a usable one the answer is ids too.
+std::optional<text::Tokenizer> tokenizer_for(const GenerateOptions& options, const formats::Checkpoint& checkpoint) {
+  if (!options.prompt.has_ids) return open_tokenizer(checkpoint);
+  try {
+    return open_tokenizer(checkpoint);
+  } catch (const Error& error) {
+    log().info("the answer is shown as ids: {}", error.what());
+    return std::nullopt;
+  }
+}
+
 void run_generate(GenerateOptions& options) {
   check_usage(options);
   OpenModel open = open_model(options.model.config(), !options.json());
-  const std::optional<text::Tokenizer> tokenizer = open_tokenizer(*open.instance.checkpoint);
+  const std::optional<text::Tokenizer> tokenizer = tokenizer_for(options, *open.instance.checkpoint);
   const std::vector<int32_t> prompt = options.prompt.token_ids(tokenizer);
   const engine::GenerateRequest request{.prompt_ids = prompt,
                                         .sampling = options.sampling,

@@ -29,19 +29,27 @@ constexpr const char* kFooter =
     "  SPYRE_PLUGINS        load only these platform plugins: a,b\n"
     "  SPYRE_PLUGIN_PATH    more folders with plugin manifests, colon-separated";
 
+// A message that quotes a path or an argument stays one line, whatever is in it.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
 // What CLI11 says of a bad command line, in one line.
 std::string one_line(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text) c = c == '\n' ? ' ' : c;
   const auto chosen = app->get_subcommands();
   if (chosen.empty() && !app->remaining().empty()) text = "there is no command '" + app->remaining().front() + "'";
-  return "spyre: " + text + "; see spyre " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help\n";
+  return "spyre: " + printable(text) + "; see spyre " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") +
+         "--help\n";
 }
 
-int fail(int code, const char* what) {
+int fail(int code, const std::string& what) {
   std::fflush(stdout);
-  std::fprintf(stderr, "spyre: %s\n", what);
+  std::fprintf(stderr, "spyre: %s\n", printable(what).c_str());
   return code;
 }
 
@@ -71,7 +79,7 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(kFailed, "out of memory");
   } catch (const std::exception& error) {
-    return fail(kFailed, (std::string("unexpected: ") + error.what()).c_str());
+    return fail(kFailed, std::string("unexpected: ") + error.what());
   }
 }
 

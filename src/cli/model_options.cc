@@ -179,7 +179,9 @@ OpenModel open_model(const platform::EngineConfig& config, bool progress) {
 
 std::optional<text::Tokenizer> open_tokenizer(const formats::Checkpoint& checkpoint) {
   if (checkpoint.gguf() != nullptr) return text::Tokenizer::from_gguf(*checkpoint.gguf());
-  if (!std::filesystem::exists(checkpoint.folder() / "tokenizer.json")) return std::nullopt;
+  std::error_code error;  // a link that leads nowhere or to itself is for from_model_dir to name
+  const auto status = std::filesystem::symlink_status(checkpoint.folder() / "tokenizer.json", error);
+  if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
   return text::Tokenizer::from_model_dir(checkpoint.folder());
 }
 

@@ -72,6 +72,40 @@ TEST_P(GenerateJson, OnlyScoresAPromptWithMaxTokens0) {
 INSTANTIATE_TEST_SUITE_P(Platforms, GenerateJson, ::testing::Values("cpu", "spyre"),
                          [](const auto& info) { return info.param; });
 
+// Ids in, ids out: a tokenizer that cannot be read is in nobody's way; a text prompt says what is wrong with it.
+TEST(Generate, IdsNeedNoTokenizer) {
+  const ScratchFolder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(golden(kModel))) {
+    if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), folder.path() / entry.path().filename());
+  }
+  const std::string plain = run(generate({"--prompt-ids", "5,17,3", "--max-tokens", "3", "--ignore-eos"})).out;
+  const Arguments ids = {"generate", folder.path().string(), "--prompt-ids", "5,17,3", "--max-tokens",
+                         "3",        "--ignore-eos"};
+  const Arguments text = {"generate", folder.path().string(), "--prompt", "x"};
+  const auto expect_both = [&](const char* what) {
+    EXPECT_EQ(run(ids).out, plain) << what;
+    const Outcome outcome = run(text);
+    EXPECT_EQ(outcome.code, 1) << what;
+    EXPECT_EQ(outcome.error_lines(), 1) << what << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("unexpected"))) << what;
+  };
+  folder.write("tokenizer.json", "{]");
+  expect_both("a damaged file");
+  std::filesystem::remove(folder.path() / "tokenizer.json");
+  std::filesystem::create_symlink("tokenizer.json", folder.path() / "tokenizer.json");
+  expect_both("a link to itself");
+}
+
+TEST(Generate, AMessageIsOneLineWhateverItQuotes) {
+  for (const Arguments& arguments :
+       {Arguments{"generate", "a\nb", "--prompt-ids", "1"},
+        Arguments{"generate", golden(kModel), "--prompt-ids", "1", "--platform", "x\ny"}, Arguments{"generate\nx"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ(outcome.error_lines(), 1) << outcome.err;
+  }
+}
+
 TEST(Generate, KeepsTheEndingTokenInTheIds) {
   const Arguments base = {"--prompt-ids", "5,17,3", "--max-tokens", "6", "--ignore-eos", "--format", "json"};
   const json free = run(generate(base)).json();

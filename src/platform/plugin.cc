@@ -172,6 +172,9 @@ PlatformRegistry::PlatformRegistry() {
 
 PlatformRegistry PlatformRegistry::discover(const std::vector<fs::path>& manifest_dirs) {
   PlatformRegistry registry;
+  std::vector<std::string> searched;
+  for (const fs::path& dir : manifest_dirs) searched.push_back(dir.lexically_normal().string());
+  registry.searched_ = fmt::format("{}", fmt::join(searched, ", "));
   std::vector<Manifest> manifests = read_manifests(manifest_dirs);
   keep_wanted(manifests);
 
@@ -227,7 +230,8 @@ const Platform& PlatformRegistry::get(const std::string& name) const {
                   plugin.manifest.string(), plugin.problem);
     }
   }
-  throw_error(ErrorCode::kNotFound, "there is no platform '{}'; known: {}", name, fmt::join(names(), ", "));
+  throw_error(ErrorCode::kNotFound, "there is no platform '{}'; known: {}{}", name, fmt::join(names(), ", "),
+              searched_.empty() ? "" : "; plugins are looked for in " + searched_);
 }
 
 const Platform& PlatformRegistry::automatic() const {

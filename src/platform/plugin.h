@@ -59,6 +59,7 @@ class SPYRE_API PlatformRegistry {
 
   std::vector<std::shared_ptr<Platform>> platforms_;
   std::vector<PluginRecord> plugins_;
+  std::string searched_;  // the folders of manifests, for messages
 };
 
 }  // namespace spyre::platform

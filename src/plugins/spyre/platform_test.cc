@@ -101,7 +101,7 @@ std::string setting_refusal(const char* name, const char* value) {
 
 TEST(Settings, LaddersAreReadAndChecked) {
   {
-    const Variable kv("SPYRE_ATTN_KV_BUCKETS", "256, 1024"), query("SPYRE_ATTN_QUERY_BUCKETS", "1,64");
+    const Variable kv("SPYRE_ATTN_KV_BUCKETS", " 256 , 1024 "), query("SPYRE_ATTN_QUERY_BUCKETS", "1,64");
     const Settings s = Settings::from_environment();
     EXPECT_EQ(s.kv_buckets, (std::vector<int64_t>{256, 1024}));
     EXPECT_EQ(s.query_buckets, (std::vector<int64_t>{1, 64}));

@@ -37,6 +37,7 @@ std::vector<int64_t> ladder(const char* name) {
     const char* first = text->data() + begin;
     const char* last = text->data() + comma;
     while (first < last && *first == ' ') ++first;
+    while (last > first && last[-1] == ' ') --last;
     const auto [end, error] = std::from_chars(first, last, entry);
     if (error != std::errc() || end != last || entry < 1) {
       throw_error(ErrorCode::kInvalidArgument, "{}='{}': '{}' is not a length of at least 1", name, *text,

@@ -48,22 +48,6 @@ class Panels {
   void* data_;
 };
 
-PeakKind peak_of(const GemmKernels& k) {
-  switch (k.level) {
-    case CpuLevel::kPortable:
-      return PeakKind::kMulAddXmm;
-    case CpuLevel::kAvx2:
-      return PeakKind::kFmaYmm;
-    case CpuLevel::kAvx512:
-      return PeakKind::kFmaZmm;
-    case CpuLevel::kAvx512Bf16:
-      return PeakKind::kDotBf16;
-    case CpuLevel::kAmx:
-      return PeakKind::kTileBf16;
-  }
-  return PeakKind::kMulAddXmm;
-}
-
 struct Problem {
   const GemmKernels* kernels;
   PanelLayout layout;
@@ -128,7 +112,7 @@ struct Problem {
 
 void bench_compute(const GemmKernels& k, int64_t rows, int64_t kk, int64_t n, int threads, int runs) {
   Problem problem(k, rows, kk, n);
-  const PeakKind kind = peak_of(k);
+  const PeakKind kind = peak_of(k.level);
   std::vector<double> rates, shares;
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(kk) * static_cast<double>(n);
   for (int i = 0; i < runs; ++i) {

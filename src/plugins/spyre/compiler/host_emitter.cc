@@ -30,8 +30,12 @@ HostEmitter::HostEmitter(const graph::Graph& graph, const CompileOptions& option
       views_(graph.values.size()),
       defined_(graph.values.size(), false),
       folded_(graph.ops.size(), false),
+      in_panels_(graph.values.size(), false),
       users_(graph.users()),
-      output_written_(graph.outputs.size(), false) {}
+      output_written_(graph.outputs.size(), false) {
+  const std::vector<device::HostForm> forms = parameter_forms(graph);
+  for (size_t i = 0; i < forms.size(); ++i) in_panels_[graph.parameters[i]] = !device::is_row_major(forms[i]);
+}
 
 const kernels::RowKernels& HostEmitter::rows(DType dtype) const {
   return kernels::select_row_kernels(options_.features, dtype);

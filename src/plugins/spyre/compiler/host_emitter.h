@@ -54,6 +54,8 @@ class HostEmitter {
   bool folded(int32_t op_index) const { return folded_[op_index]; }
   const std::vector<int32_t>& users(graph::ValueId value) const { return users_[value]; }
   bool is_output(graph::ValueId value) const;
+  // Whether |value| is a parameter that is stored in panels.
+  bool in_panels(graph::ValueId value) const { return in_panels_[value]; }
 
  private:
   struct ArenaSlot {
@@ -71,7 +73,7 @@ class HostEmitter {
   const CompileOptions& options_;
   device::HostPlan plan_;
   std::vector<device::HostView> views_;
-  std::vector<bool> defined_, folded_;
+  std::vector<bool> defined_, folded_, in_panels_;
   std::vector<std::vector<int32_t>> users_;
   std::vector<bool> output_written_;
   std::vector<ArenaSlot> arena_;  // parallel to plan_.slots

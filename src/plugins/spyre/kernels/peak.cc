@@ -219,6 +219,22 @@ const char* to_string(PeakKind kind) {
   return "?";
 }
 
+PeakKind peak_of(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::kPortable:
+      return PeakKind::kMulAddXmm;
+    case CpuLevel::kAvx2:
+      return PeakKind::kFmaYmm;
+    case CpuLevel::kAvx512:
+      return PeakKind::kFmaZmm;
+    case CpuLevel::kAvx512Bf16:
+      return PeakKind::kDotBf16;
+    case CpuLevel::kAmx:
+      return PeakKind::kTileBf16;
+  }
+  return PeakKind::kMulAddXmm;
+}
+
 bool can_measure(PeakKind kind, const CpuFeatures& features) {
 #if defined(__x86_64__)
   switch (kind) {

@@ -22,6 +22,8 @@ enum class PeakKind : uint8_t {
 };
 
 const char* to_string(PeakKind kind);
+// What kernels of |level| are measured against.
+PeakKind peak_of(CpuLevel level);
 bool can_measure(PeakKind kind, const CpuFeatures& features);
 
 // GFLOP/s (a multiply and an add are two) of `threads` threads together over about `seconds`; 0 when the machine has no

@@ -18,22 +18,6 @@ using nlohmann::json;
 
 constexpr int kPasses = 3;  // one pass is at the mercy of a neighbour; the median of three seldom is
 
-PeakKind peak_of(const kernels::GemmKernels& gemm) {
-  switch (gemm.level) {
-    case CpuLevel::kPortable:
-      return PeakKind::kMulAddXmm;
-    case CpuLevel::kAvx2:
-      return PeakKind::kFmaYmm;
-    case CpuLevel::kAvx512:
-      return PeakKind::kFmaZmm;
-    case CpuLevel::kAvx512Bf16:
-      return PeakKind::kDotBf16;
-    case CpuLevel::kAmx:
-      return PeakKind::kTileBf16;
-  }
-  return PeakKind::kMulAddXmm;
-}
-
 template <typename Measure>
 double median_of_passes(Measure&& measure) {
   std::vector<double> values;
@@ -70,7 +54,7 @@ json measure_meters(std::string_view topic, const device::SoftwareDevice& device
   const int threads = device.options().threads;
   if (topic == "peak") {
     const kernels::GemmKernels& gemm = kernels::select_kernels(device.options().features, dtype, device.order(dtype));
-    const PeakKind kind = peak_of(gemm);
+    const PeakKind kind = kernels::peak_of(gemm.level);
     return {{"gemm", gemm.name},
             {"instruction", kernels::to_string(kind)},
             {"threads", threads},

@@ -1,6 +1,5 @@
 // matmul and linear: a GEMM over stick panels. A parameter is in panels already; a computed operand is packed first.
 #include "base/error.h"
-#include "plugins/spyre/compiler/host_emit.h"
 #include "plugins/spyre/compiler/host_emitter.h"
 #include "plugins/spyre/device/rules.h"
 #include "plugins/spyre/kernels/panels.h"
@@ -16,16 +15,6 @@ HostView leading(const HostView& view, int count) {
   HostView lead = view;
   lead.dims.resize(count);
   return lead;
-}
-
-bool is_packed_parameter(HostEmitter& e, graph::ValueId value) {
-  const graph::Graph& g = e.graph();
-  if (g.value(value).role != graph::Role::kParameter) return false;
-  const std::vector<device::HostForm> forms = parameter_forms(g);
-  for (size_t i = 0; i < g.parameters.size(); ++i) {
-    if (g.parameters[i] == value) return !device::is_row_major(forms[i]);
-  }
-  return false;
 }
 
 // Packs [..., K, N] (or, with |transposed|, [N, K]) into panels in the arena; the result has the batch dimensions.
@@ -62,7 +51,7 @@ void emit_gemm(HostEmitter& e, const graph::Op& op, bool transposed) {
     device::refuse(device::Rule::kMatmulDType, fmt::format("{} of {} operands", op.name(), to_string(dtype)));
   }
   HostView x = e.contiguous_rows(e.view(op.inputs[0]));
-  const bool packed = is_packed_parameter(e, op.inputs[1]);
+  const bool packed = e.in_panels(op.inputs[1]);
   HostView panels = packed ? leading(e.view(op.inputs[1]), 0) : pack(e, e.view(op.inputs[1]), transposed);
   const HostView out = e.define(result);
 

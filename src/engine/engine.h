@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/request.h"
 #include "runner/step.h"
 #include "runner/worker.h"
 
@@ -32,9 +33,6 @@ struct GenerateTimings {
   double decode = 0;         // everything after it
   int64_t decode_steps = 0;  // steps after the prefill, one token each
 };
-
-enum class FinishReason { kStop, kLength, kAbort, kError };
-std::string_view to_string(FinishReason reason);  // "stop", "length", "abort", "error"
 
 struct GenerateResult {
   std::vector<int32_t> token_ids;                     // the ending token, if one was drawn, is the last

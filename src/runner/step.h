@@ -33,6 +33,15 @@ struct SamplingParams {
   std::optional<int32_t> logprobs;         // per generated token: this many top entries; -1 = the whole vocabulary
   std::optional<int32_t> prompt_logprobs;  // the same per prompt token
   std::vector<int32_t> stop_token_ids;
+
+  double presence_penalty = 0, frequency_penalty = 0;     // [-2, 2]; count generated tokens only
+  double repetition_penalty = 1;                          // > 0; counts prompt and generated tokens
+  std::vector<std::pair<int32_t, float>> logit_bias;      // added to the logits; each token once
+  int64_t min_tokens = 0;                                 // before that many, no ending token is drawn
+  std::vector<int32_t> eos_token_ids;                     // end the text unless ignore_eos (stop_token_ids always do)
+  std::optional<std::vector<int32_t>> allowed_token_ids;  // nothing else is drawn
+  std::vector<std::vector<int32_t>> bad_words;            // sequences of tokens whose last one is never drawn after the others
+  int32_t choice = 0;                                     // choice i of a request draws from (seed, i)
 };
 
 struct NewRequest {

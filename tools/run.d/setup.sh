@@ -1,5 +1,5 @@
 # What has to be installed, and installing it. Each set is asked for by the command that needs it.
-PACKAGES_BUILD=(g++ cmake ninja-build ccache mold ca-certificates libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev)
+PACKAGES_BUILD=(g++ cmake ninja-build ccache mold ca-certificates libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libboost-dev)
 PACKAGES_TEST=(libgtest-dev libgmock-dev python3)
 PACKAGES_BENCH=(libbenchmark-dev)
 PACKAGES_MODEL=(python3 python3-venv ca-certificates)

@@ -120,6 +120,12 @@ void ModelOptions::add_to(CLI::App& command, bool one_platform) {
   size("--block-size", block_size, "Tokens per KV block; spyre: a multiple of 64 [128; cpu: 16]");
   size("--num-gpu-blocks-override", num_kv_blocks, "KV blocks [enough for one sequence of the longest length]");
   size("--kv-cache-memory-bytes", kv_cache_bytes, "Bytes for the KV cache, instead of a number of blocks");
+  command
+      .add_option("--gpu-memory-utilization", memory_utilization,
+                  "Instead: weights and KV cache take this share of the memory that the process may use, above 0 to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("SHARE")
+      ->group("Limits");
   command.add_option("--token-buckets", token_buckets, "Row counts that programs are compiled for: 1,8,64,512")
       ->type_name("LIST")
       ->group("Limits");
@@ -153,6 +159,7 @@ platform::EngineConfig ModelOptions::config() const {
   c.max_num_batched_tokens = max_num_batched_tokens;
   c.num_kv_blocks = num_kv_blocks;
   c.kv_cache_bytes = kv_cache_bytes;
+  c.memory_utilization = memory_utilization;
   if (!token_buckets.empty()) c.token_buckets = parse_list(token_buckets, "--token-buckets");
   c.threads = threads;
   c.checked = checked;

@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string order = "auto";
   std::string token_buckets;
   std::optional<int64_t> max_model_len, block_size, max_num_seqs, max_num_batched_tokens, num_kv_blocks, kv_cache_bytes;
+  std::optional<double> memory_utilization;
   int threads = 0;
   bool checked = false;
 

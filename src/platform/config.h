@@ -29,8 +29,13 @@ struct EngineConfig {
   std::optional<int64_t> block_size;     // tokens per KV block
   std::optional<int64_t> max_num_seqs;
   std::optional<int64_t> max_num_batched_tokens;  // tokens per step
-  std::optional<int64_t> num_kv_blocks;           // unset = from kv_cache_bytes
-  std::optional<int64_t> kv_cache_bytes;          // unset = enough for one request of max_model_len, see the platform
+  // The KV cache: a number of blocks, or bytes, or a share of the memory this process may use; the first that is set
+  // counts. None of them = enough for one request of max_model_len, or, for |serving|, for max_num_seqs of them as far
+  // as memory goes (size_kv_cache).
+  std::optional<int64_t> num_kv_blocks;
+  std::optional<int64_t> kv_cache_bytes;
+  std::optional<double> memory_utilization;
+  bool serving = false;
   std::optional<std::vector<int64_t>> token_buckets;  // rows of the body; unset = the platform's ladder
   bool enforce_eager = false;
 

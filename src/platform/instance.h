@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "base/export.h"
 #include "formats/checkpoint.h"
@@ -21,6 +22,7 @@ struct Instance {
   std::unique_ptr<runner::Worker> worker;
   runner::WarmUpReport warm_up;
   int64_t num_kv_blocks = 0;  // the null block included
+  std::string kv_cache;       // its size with the arithmetic, one line
 };
 
 using Progress = std::function<void(const runner::LoadProgress&)>;
@@ -29,11 +31,28 @@ using Progress = std::function<void(const runner::LoadProgress&)>;
 // and warms up. Throws what these steps throw; nothing is left behind.
 SPYRE_API Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress = {});
 
-// The number of KV blocks, block 0 (the null block, which holds no tokens) included:
-//   num_kv_blocks                                      as given: at least 2
-//   kv_cache_bytes / bytes_per_block                   at least one sequence of max_model_len, else kResourceExhausted
-//   ceil(max_model_len / block_size) + 1               when neither is given
-// Throws with the arithmetic. REQUIRES: config.max_model_len is filled in.
-SPYRE_API int64_t count_kv_blocks(const EngineConfig& config, const runner::KvCacheSpec& spec);
+// What a KV cache may take, in bytes, once the weights are there: what the system still has for this process, and what
+// the process holds. -1 = unknown.
+struct MemoryRoom {
+  int64_t available = -1, used = 0;
+  SPYRE_API static MemoryRoom now();
+};
+
+struct KvCacheSize {
+  int64_t blocks = 0;      // block 0, the null block, which holds no tokens, included
+  std::string arithmetic;  // how it came about, one line
+};
+
+// One sequence of max_model_len takes N = ceil(max_model_len / block_size) blocks.
+//   num_kv_blocks        as given: at least 2
+//   kv_cache_bytes       / bytes per block
+//   memory_utilization   (share x (available + used) - used) / bytes per block: the share is of what this process may
+//                        hold in all, weights included; kFailedPrecondition when |room| is unknown
+//   serving              max_num_seqs x N + 1, but at most 4 GiB and half of what is available
+//   otherwise            N + 1
+// By bytes it must hold N + 1, else kResourceExhausted. Throws with the arithmetic. REQUIRES: the limits of |config|
+// are filled in.
+SPYRE_API KvCacheSize size_kv_cache(const EngineConfig& config, const runner::KvCacheSpec& spec,
+                                    const MemoryRoom& room = MemoryRoom::now());
 
 }  // namespace spyre::platform

@@ -14,34 +14,57 @@ using ::testing::HasSubstr;
 
 constexpr runner::KvCacheSpec kSpec{.block_size = 16, .bytes_per_block = 1000};
 
+constexpr MemoryRoom kRoom{.available = 100'000, .used = 20'000};
+
+int64_t blocks(const EngineConfig& config) {
+  return size_kv_cache(config, kSpec, kRoom).blocks;
+}
+
 std::string refusal(const EngineConfig& config) {
   try {
-    count_kv_blocks(config, kSpec);
+    size_kv_cache(config, kSpec, kRoom);
   } catch (const Error& error) {
     return error.what();
   }
   return "no error";
 }
 
-TEST(CountKvBlocks, OneSequenceAndTheNullBlockByDefault) {
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 1}, kSpec), 2);
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 16}, kSpec), 2);
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 17}, kSpec), 3);
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 2048}, kSpec), 129);
+TEST(SizeKvCache, OneSequenceAndTheNullBlockByDefault) {
+  EXPECT_EQ(blocks({.max_model_len = 1}), 2);
+  EXPECT_EQ(blocks({.max_model_len = 16}), 2);
+  EXPECT_EQ(blocks({.max_model_len = 17}), 3);
+  EXPECT_EQ(blocks({.max_model_len = 2048}), 129);
 }
 
-TEST(CountKvBlocks, BytesAreDividedDown) {
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 17, .kv_cache_bytes = 3999}, kSpec), 3);
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 17, .kv_cache_bytes = 50000}, kSpec), 50);
+TEST(SizeKvCache, BytesAreDividedDown) {
+  EXPECT_EQ(blocks({.max_model_len = 17, .kv_cache_bytes = 3999}), 3);
+  EXPECT_EQ(blocks({.max_model_len = 17, .kv_cache_bytes = 50000}), 50);
   const std::string message = refusal({.max_model_len = 17, .kv_cache_bytes = 2999});
   for (const char* part : {"2999 / 1000 bytes per block = 2 blocks", "max_model_len 17 needs 2 blocks", "3000 bytes"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
 }
 
-TEST(CountKvBlocks, GivenCountWins) {
-  EXPECT_EQ(count_kv_blocks({.max_model_len = 64, .num_kv_blocks = 7, .kv_cache_bytes = 10}, kSpec), 7);
+TEST(SizeKvCache, GivenCountWins) {
+  EXPECT_EQ(blocks({.max_model_len = 64, .num_kv_blocks = 7, .kv_cache_bytes = 10}), 7);
   EXPECT_THAT(refusal({.max_model_len = 64, .num_kv_blocks = 1}), HasSubstr("num_kv_blocks is 1"));
+}
+
+// The share is of all that the process may hold: 0.5 x (100000 + 20000) - 20000.
+TEST(SizeKvCache, AShareOfMemory) {
+  EXPECT_EQ(blocks({.max_model_len = 17, .memory_utilization = 0.5}), 40);
+  EXPECT_EQ(blocks({.max_model_len = 17, .kv_cache_bytes = 5000, .memory_utilization = 0.5}), 5);
+  EXPECT_THAT(size_kv_cache({.max_model_len = 17, .memory_utilization = 0.5}, kSpec, kRoom).arithmetic,
+              HasSubstr("40 blocks of 16 tokens x 1000 bytes"));
+  EXPECT_THAT(refusal({.max_model_len = 17, .memory_utilization = 0.1}), HasSubstr("= 0 blocks"));
+  EXPECT_THROW(size_kv_cache({.max_model_len = 17, .memory_utilization = 0.5}, kSpec, {}), Error);
+}
+
+TEST(SizeKvCache, ServingHoldsItsSequencesAsFarAsMemoryGoes) {
+  EXPECT_EQ(blocks({.max_model_len = 64, .max_num_seqs = 8, .serving = true}), 33);
+  EXPECT_EQ(blocks({.max_model_len = 64, .max_num_seqs = 100, .serving = true}), 50);     // half of 100000 bytes
+  EXPECT_EQ(blocks({.max_model_len = 1600, .max_num_seqs = 100, .serving = true}), 101);  // one sequence at least
+  EXPECT_EQ(blocks({.max_model_len = 64, .max_num_seqs = 8, .memory_utilization = 0.5, .serving = true}), 40);
 }
 
 TEST(MakeInstance, GoesFromAPathToAWarmWorker) {

@@ -46,6 +46,10 @@ void complete_lengths(EngineConfig& config, const formats::ModelConfig& model, i
   check_range("block_size", config.block_size, kMaxBlockSize);
   check_range("num_kv_blocks", config.num_kv_blocks, kAny);
   check_range("kv_cache_bytes", config.kv_cache_bytes, kAny);
+  if (config.memory_utilization && !(*config.memory_utilization > 0 && *config.memory_utilization <= 1)) {
+    throw_error(ErrorCode::kInvalidArgument, "memory_utilization is {}, must be above 0 and at most 1",
+                *config.memory_utilization);
+  }
 }
 
 void refuse_parallel(const EngineConfig& config, std::string_view why) {

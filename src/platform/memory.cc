@@ -92,6 +92,10 @@ int64_t available_memory(const std::string& root) {
   return least.value();
 }
 
+int64_t used_memory(const std::string& root) {
+  return number_of(root + "/proc/self/status", "RssAnon:").value_or(0);
+}
+
 void require_memory(std::string_view what, int64_t count, std::string_view unit, int64_t bytes_each,
                     std::string_view remedy, int64_t available) {
   SPYRE_CHECK(count >= 0 && bytes_each >= 0, "{} x {}", count, bytes_each);

@@ -15,6 +15,9 @@ namespace spyre::platform {
 // and /sys (tests pass a folder).
 SPYRE_API int64_t available_memory(const std::string& root = "");
 
+// Bytes of anonymous memory this process holds (RssAnon of /proc/self/status); 0 when nothing is known.
+SPYRE_API int64_t used_memory(const std::string& root = "");
+
 // Throws Error(kResourceExhausted) with the arithmetic and |remedy| when count x bytes_each is more than |available|
 // (-1 = unknown: only an overflow is refused).
 SPYRE_API void require_memory(std::string_view what, int64_t count, std::string_view unit, int64_t bytes_each,

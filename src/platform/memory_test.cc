@@ -42,6 +42,12 @@ TEST_F(AvailableMemory, MemInfo) {
   EXPECT_EQ(available_memory(root_), 65536);
 }
 
+TEST_F(AvailableMemory, UsedIsWhatIsAnonymous) {
+  EXPECT_EQ(used_memory(root_), 0);
+  write("proc/self/status", "VmRSS:\t 900 kB\nRssAnon:\t     12 kB\nRssFile: 888 kB\n");
+  EXPECT_EQ(used_memory(root_), 12 * 1024);
+}
+
 TEST_F(AvailableMemory, TightestOfSecondVersionGroups) {
   write("proc/meminfo", "MemAvailable: 1000 kB\n");
   write("proc/self/cgroup", "0::/a/b\n");

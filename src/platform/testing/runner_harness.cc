@@ -15,7 +15,7 @@ RunnerHarness::RunnerHarness(const Platform& platform, EngineConfig config, int6
   runner_ = platform.create_model_runner(config_, checkpoint_);
   runner_->load_model([](const runner::LoadProgress&) {});
   spec_ = runner_->kv_cache_spec();
-  num_blocks_ = num_blocks > 0 ? num_blocks : count_kv_blocks(config_, spec_);
+  num_blocks_ = num_blocks > 0 ? num_blocks : size_kv_cache(config_, spec_).blocks;
   runner_->initialize_kv_cache(num_blocks_);
   runner_->warm_up();
 }

@@ -89,6 +89,21 @@ int spyre_text_stream_push(SpyreTextStream* stream, uint32_t id, SpyreTextView* 
 /* The rest. The stream is as new afterwards. */
 int spyre_text_stream_finish(SpyreTextStream* stream, SpyreTextView* out, SpyreTextBytes* error);
 
+/* ---- chat templates ---- */
+
+typedef struct SpyreTextTemplate SpyreTextTemplate;
+
+/* Compiles a template in Hugging Face's dialect of Jinja. |bos| and |eos| are its bos_token and eos_token; empty: not
+ * defined. Unsupported: it does not parse (the message has the line). */
+int spyre_text_template_new(const uint8_t* source, size_t size, const uint8_t* bos, size_t bos_size,
+                            const uint8_t* eos, size_t eos_size, SpyreTextTemplate** out, SpyreTextBytes* error);
+void spyre_text_template_free(SpyreTextTemplate* chat_template);
+
+/* Renders with the members of the JSON object |json| as variables, in their order. |mark|: a character that filters
+ * leave as it is (escapes of JSON, say), or 0. The message is the text of raise_exception() where that was called. */
+int spyre_text_template_render(const SpyreTextTemplate* chat_template, const uint8_t* json, size_t size, uint32_t mark,
+                               SpyreTextBytes* out, SpyreTextBytes* error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 //!
 //! One module per service, each with its own `abi` file of entry points:
 //!   `tokenizer`  Hugging Face tokenizers, loaded from hostile files
+//!   `chat`       chat templates: messages to the text of a prompt
 //! Shared by all of them:
 //!   `abi`        buffers, results and the guard that keeps panics on this side
 //!   `error`      failures sorted by what the caller should do next
@@ -10,5 +11,6 @@
 //! without bound. Rust aborts when memory runs out, so every size is bounded before it is allocated.
 
 mod abi;
+mod chat;
 mod error;
 mod tokenizer;

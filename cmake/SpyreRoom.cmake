@@ -59,3 +59,38 @@ function(spyre_test target)
   target_compile_definitions(${target} PRIVATE SPYRE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
                              SPYRE_GOLDEN_DATA="${CMAKE_SOURCE_DIR}/tests/golden/data")
 endfunction()
+
+# spyre_kernel_flags(ROOM): compiles the kernels of a room for their instruction sets. The suffix of a file names its set:
+#   *_portable.cc  the baseline          *_avx2.cc         AVX2 + FMA + F16C
+#   *_avx512.cc    F, BW, DQ, VL         *_avx512_bf16.cc  and vdpbf16ps        *_amx.cc  and AMX-BF16 tiles
+# Everything in a file with a suffix lives in an anonymous namespace (or is a plain extern function): an inline or template
+# function with external linkage compiled here could be the copy the linker keeps for everybody, and an old machine
+# would die in it. The test KernelObjects.DefineNoWeakSymbols looks for such symbols with nm.
+# -Wno-maybe-uninitialized: gcc 12's own AVX-512 header (_mm512_undefined_ps) trips it in every unmasked intrinsic.
+function(spyre_kernel_flags room)
+  file(GLOB sources CONFIGURE_DEPENDS *_portable.cc *_avx2.cc *_avx512.cc *_avx512_bf16.cc *_amx.cc)
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  set(avx512_bf16 ${avx512} -mavx512bf16)
+  set(amx ${avx512_bf16} -mamx-tile -mamx-bf16)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(avx2)
+    set(avx512)
+    set(avx512_bf16)
+    set(amx)
+  endif()
+  foreach(source ${sources})
+    get_filename_component(stem ${source} NAME_WE)
+    foreach(isa avx512_bf16 avx512 avx2 amx portable)
+      if(stem MATCHES "_${isa}$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;${${isa}}")
+        break()
+      endif()
+    endforeach()
+  endforeach()
+  if(SPYRE_BUILD_TESTS AND CMAKE_NM AND NOT SPYRE_SANITIZE)
+    add_test(NAME ${room}.KernelObjects.DefineNoWeakSymbols
+             COMMAND sh ${CMAKE_SOURCE_DIR}/cmake/kernel_objects_test.sh ${CMAKE_NM} $<TARGET_OBJECTS:spyre_${room}>
+             COMMAND_EXPAND_LISTS)
+  endif()
+endfunction()

@@ -1,6 +1,7 @@
 // spyre generate: one prompt in, its continuation out.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,9 +13,8 @@
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
-#include "engine/engine.h"
+#include "engine/generate.h"
 #include "runner/sampler.h"
-#include "text/detokenizer.h"
 
 namespace spyre::cli {
 namespace {
@@ -49,54 +49,28 @@ void check_usage(GenerateOptions& options) {
   }
 }
 
-std::vector<int32_t> eos_ids(const formats::Checkpoint& checkpoint, const std::optional<text::Tokenizer>& tokenizer) {
-  std::vector<int32_t> ids;
-  for (int64_t id : checkpoint.config().eos_token_ids) ids.push_back(static_cast<int32_t>(id));
-  if (tokenizer) ids.insert(ids.end(), tokenizer->eos_ids().begin(), tokenizer->eos_ids().end());
-  return ids;
-}
-
-// Turns tokens into text as they come, and shows it unless the output is JSON. Without a tokenizer the ids themselves
-// are shown, the ending one included; the text leaves out the token that ends it.
+// Shows the answer as it comes, unless the output is JSON. Without a tokenizer the ids themselves are shown, the ending
+// one included.
 class Answer {
  public:
-  Answer(const GenerateOptions& options, const std::optional<text::Tokenizer>& tokenizer,
-         const std::vector<int32_t>& eos)
-      : options_(options), eos_(eos) {
-    if (tokenizer) detokenizer_.emplace(*tokenizer);
-  }
+  Answer(const GenerateOptions& options, bool has_text) : options_(options), has_text_(has_text) {}
 
-  void push(int32_t token) {
-    if (detokenizer_) {
-      if (!ends(token)) emit(detokenizer_->push(token));
-    } else if (!options_.json()) {
-      write_out(fmt::format("{}{}", count_ > 0 ? "," : "", token));
+  void show(const engine::OutputDelta& delta) {
+    if (options_.json()) return;
+    if (has_text_ && !delta.text.empty()) write_out(delta.text);
+    for (const int32_t token : delta.token_ids) {
+      if (!has_text_) write_out(fmt::format("{}{}", shown_ ? "," : "", token));
+      shown_ = true;
     }
-    ++count_;
   }
   void finish() {
-    if (detokenizer_) emit(detokenizer_->finish());
-    if (!options_.json() && count_ > 0) write_out("\n");
+    if (shown_ && !options_.json()) write_out("\n");
   }
-  const std::string& text() const { return text_; }
 
  private:
-  bool ends(int32_t token) const {
-    const auto contains = [token](const std::vector<int32_t>& ids) {
-      return std::find(ids.begin(), ids.end(), token) != ids.end();
-    };
-    return (!options_.sampling.ignore_eos && contains(eos_)) || contains(options_.sampling.stop_token_ids);
-  }
-  void emit(std::string_view piece) {
-    text_ += piece;
-    if (!options_.json() && !piece.empty()) write_out(piece);
-  }
-
   const GenerateOptions& options_;
-  const std::vector<int32_t>& eos_;
-  std::optional<text::Detokenizer> detokenizer_;
-  std::string text_;
-  int64_t count_ = 0;
+  const bool has_text_;
+  bool shown_ = false;
 };
 
 struct Timings {
@@ -104,10 +78,10 @@ struct Timings {
 };
 
 void write_json(const GenerateOptions& options, const OpenModel& open, const std::vector<int32_t>& prompt,
-                const engine::GenerateResult& result, const std::string& text, const Timings& timings) {
+                const engine::GenerateResult& result, const Timings& timings) {
   json head = {{"prompt_token_ids", prompt},
                {"token_ids", result.token_ids},
-               {"text", text},
+               {"text", result.text},
                {"finish_reason", engine::to_string(result.finish_reason)},
                {"timings",
                 {{"load_seconds", open.load_seconds},
@@ -143,24 +117,46 @@ void run_generate(GenerateOptions& options) {
   OpenModel open = open_model(options.model.config(), !options.json());
   const std::optional<text::Tokenizer> tokenizer = tokenizer_for(options, *open.instance.checkpoint);
   const std::vector<int32_t> prompt = options.prompt.token_ids(tokenizer);
-  const engine::GenerateRequest request{.prompt_ids = prompt,
-                                        .sampling = options.sampling,
-                                        .eos_token_ids = eos_ids(*open.instance.checkpoint, tokenizer)};
+  engine::Request request{.prompt_ids = prompt, .sampling = options.sampling};
+  request.sampling.eos_token_ids = eos_token_ids(*open.instance.checkpoint, tokenizer);
 
-  engine::Engine engine(*open.instance.worker, open.instance.num_kv_blocks);
-  Answer answer(options, tokenizer, request.eos_token_ids);
+  engine::Engine engine(*open.instance.worker, {.num_blocks = open.instance.num_kv_blocks,
+                                                .tokenizer = tokenizer ? &*tokenizer : nullptr});
+  Answer answer(options, tokenizer.has_value());
   Timings timings;
-  const engine::GenerateResult result = engine.generate(
-      request,
-      [&](int32_t token, const runner::TokenLogprob*) {
-        if (timings.start_to_first_token == 0) timings.start_to_first_token = seconds_since_start();
-        answer.push(token);
+  const engine::GenerateResult result = engine::generate(
+      engine, std::move(request),
+      [&](const engine::OutputDelta& delta) {
+        const bool first = timings.start_to_first_token == 0 && !delta.token_ids.empty();
+        if (first) timings.start_to_first_token = seconds_since_start();
+        answer.show(delta);
       },
       &interrupted);
   answer.finish();
-  if (options.json()) write_json(options, open, prompt, result, answer.text(), timings);
+  if (options.json()) write_json(options, open, prompt, result, timings);
   if (result.finish_reason == engine::FinishReason::kError) throw_error(ErrorCode::kUnsupported, "{}", result.error);
   if (result.finish_reason == engine::FinishReason::kAbort) throw_error(ErrorCode::kCancelled, "interrupted");
+}
+
+std::vector<std::pair<int32_t, float>> parse_logit_bias(const std::string& text) {
+  std::vector<std::pair<int32_t, float>> biases;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view entry = std::string_view(text).substr(begin, end - begin);
+    const size_t colon = std::min(entry.find(':'), entry.size());
+    int32_t token = -1;
+    float bias = 0;
+    const auto id = std::from_chars(entry.data(), entry.data() + colon, token);
+    const auto value =
+        std::from_chars(entry.data() + std::min(colon + 1, entry.size()), entry.data() + entry.size(), bias);
+    if (colon == 0 || colon == entry.size() || id.ec != std::errc() || id.ptr != entry.data() + colon ||
+        value.ec != std::errc() || value.ptr != entry.data() + entry.size()) {
+      throw UsageError(fmt::format("--logit-bias: '{}' is not ID:BIAS", entry));
+    }
+    biases.emplace_back(token, bias);
+    begin = end + 1;
+  }
+  return biases;
 }
 
 void add_sampling(CLI::App& command, runner::SamplingParams& sampling) {
@@ -183,6 +179,30 @@ void add_sampling(CLI::App& command, runner::SamplingParams& sampling) {
       ->group(group);
   command.add_option("--min-p", sampling.min_p, "Drop tokens below P times the most probable one, 0 to 1")
       ->type_name("P")
+      ->group(group);
+  command
+      .add_option("--presence-penalty", sampling.presence_penalty,
+                  "Subtract P from the logit of every token generated before, -2 to 2")
+      ->type_name("P")
+      ->group(group);
+  command
+      .add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "Subtract P for each time the token was generated before, -2 to 2")
+      ->type_name("P")
+      ->group(group);
+  command
+      .add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Above 1: make tokens of prompt and answer less likely; above 0")
+      ->type_name("P")
+      ->group(group);
+  command.add_option("--min-tokens", sampling.min_tokens, "Draw no ending token before N tokens")
+      ->type_name("N")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--logit-bias", [&sampling](const std::string& text) { sampling.logit_bias = parse_logit_bias(text); },
+          "Add to the logits of tokens: 5:-100,17:2.5")
+      ->type_name("ID:B,..")
       ->group(group);
   command.add_option("--seed", sampling.seed, "The same seed draws the same tokens")->type_name("N")->group(group);
   command.add_flag("--ignore-eos", sampling.ignore_eos, "Go on after the end of the text")->group(group);

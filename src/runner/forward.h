@@ -15,6 +15,10 @@
 #include "base/export.h"
 #include "graph/attention_batch.h"
 
+namespace spyre {
+class ThreadTeam;
+}
+
 namespace spyre::runner {
 
 // One step, flattened: sequences one after the other, each with its scheduled tokens in order. Spans are the worker's
@@ -81,6 +85,9 @@ class SPYRE_API ModelRunner {
   // execution; an empty one ends it. A tapped step runs layer by layer: slower, the same bits. Throws
   // Error(kUnsupported) where it is not built, and that is what the base class does.
   virtual void set_layer_tap(LayerTap tap);
+  // The team that computes its steps, for the worker's own work between them; null when there is none. Lives as long as
+  // the runner.
+  virtual ThreadTeam* thread_team() { return nullptr; }
   // An account for inspect, bench and metrics: "artifacts", "buckets", "rules", "transfers", "memory", "all", ...
   // An unknown topic gives null.
   virtual nlohmann::json report(const std::string& topic) const = 0;

@@ -44,8 +44,12 @@ RequestPtr first_schedule(const NewRequest& request, int64_t vocab_size) {
   state->tokens = request.prefill_token_ids ? *request.prefill_token_ids : request.prompt_token_ids;
   state->prompt_length = std::ssize(request.prompt_token_ids);
   state->sampling = request.sampling;
+  state->draws = state->output_length();  // a history that comes with generated tokens was drawn for them
   try {
     validate(request.sampling, vocab_size);
+    const std::span<const int32_t> tokens = state->tokens;
+    state->edits = LogitsEdits(request.sampling, tokens.first(state->prompt_length),
+                               tokens.subspan(state->prompt_length), vocab_size);
   } catch (const Error& error) {
     state->failure = error.what();  // hosts check before they queue; one that does not loses this request only
   }
@@ -149,6 +153,7 @@ void InputBatch::append_token(RequestState& request, int32_t token) {
   SPYRE_CHECK(token >= 0 && token < limits_.vocab_size, "request '{}': token {} of {}", request.id, token,
               limits_.vocab_size);
   request.tokens.push_back(token);
+  request.edits.append(token);
   if (request.pending > 0) --request.pending;
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/export.h"
 #include "runner/forward.h"
+#include "runner/logits_edits.h"
 #include "runner/step.h"
 
 namespace spyre::runner {
@@ -27,6 +28,7 @@ struct RequestState {
   int64_t computed = 0;         // tokens whose K and V are in the cache
   std::vector<int32_t> blocks;  // KV group 0
   SamplingParams sampling;
+  LogitsEdits edits;    // what |sampling| does to logits, given |tokens|
   int64_t draws = 0;    // random draws made: the sampler's counter
   int32_t pending = 0;  // tokens that outstanding tickets will draw
   // Not empty: why the request failed. It stays failed until it is finished: its later steps give the same error, and

@@ -23,9 +23,9 @@ inline Philox4 philox4x32(Philox4 counter, std::array<uint32_t, 2> key) {
   return counter;
 }
 
-// Uniform in [0, 1), all 53 bits of a double.
-inline double uniform(uint64_t key, uint64_t counter) {
-  const Philox4 r = philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0},
+// Uniform in [0, 1), all 53 bits of a double. Streams of one key have no counters in common.
+inline double uniform(uint64_t key, uint64_t counter, uint32_t stream = 0) {
+  const Philox4 r = philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, stream},
                                {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
   const uint64_t bits = (uint64_t{r[0]} << 32 | r[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 
@@ -24,6 +26,18 @@ RequestState request(const SamplingParams& params, const std::string& id = "r", 
   state.id = id;
   state.sampling = params;
   state.draws = draws;
+  return state;
+}
+
+// A request with a history, whose parameters may ask for edits.
+RequestState request_after(const SamplingParams& params, std::vector<int32_t> prompt,
+                           const std::vector<int32_t>& output, int64_t vocab_size) {
+  validate(params, vocab_size);
+  RequestState state = request(params);
+  state.edits = LogitsEdits(params, prompt, output, vocab_size);
+  state.prompt_length = std::ssize(prompt);
+  state.tokens = std::move(prompt);
+  state.tokens.insert(state.tokens.end(), output.begin(), output.end());
   return state;
 }
 
@@ -149,8 +163,13 @@ INSTANTIATE_TEST_SUITE_P(Sampler, Filters,
 TEST(Sampler, SupportOnALargeVocabularyIsTheNaiveOne) {
   constexpr int64_t kVocab = 3001;
   const std::vector<float> logits = random_logits(kVocab, 11, 1.0f);
-  for (const auto& [top_k, top_p] : std::vector<std::pair<int64_t, double>>{{0, 0.05}, {0, 0.2}, {40, 1}, {200, 0.3}}) {
-    const SamplingParams params{.top_p = top_p, .top_k = top_k, .seed = 3};
+  struct Case {
+    int64_t top_k = 0;
+    double top_p = 1, min_p = 0;
+  };
+  for (const auto& [top_k, top_p, min_p] : {Case{0, 0.05}, Case{0, 0.2}, Case{0, 0.9}, Case{40, 1}, Case{200, 0.3},
+                                            Case{0, 1, 0.3}, Case{0, 0.5, 0.2}, Case{5, 1, 0.6}}) {
+    const SamplingParams params{.top_p = top_p, .top_k = top_k, .min_p = min_p, .seed = 3};
     const std::vector<double> p = naive_probabilities(logits, params, std::vector<bool>(kVocab, true));
     const int64_t support = std::count_if(p.begin(), p.end(), [](double x) { return x > 0; });
     Sampler sampler;
@@ -162,7 +181,49 @@ TEST(Sampler, SupportOnALargeVocabularyIsTheNaiveOne) {
       seen[token] = true;
       if (state.draws > 40 * support && std::count(seen.begin(), seen.end(), true) == support) break;
     }
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), support) << "top_k " << top_k << " top_p " << top_p;
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), support)
+        << "top_k " << top_k << " top_p " << top_p << " min_p " << min_p;
+  }
+}
+
+// The whole row is drawn from by blocks: every token must still have its own chance.
+TEST(Sampler, TheWholeRowIsDrawnByItsWeights) {
+  constexpr int64_t kVocab = 200;
+  std::vector<float> logits = random_logits(kVocab, 21, 1.0f);
+  logits[64] = logits[127] = -kInf;
+  const SamplingParams params{.seed = 8};
+  expect_distribution(logits, params, naive_probabilities(logits, params, std::vector<bool>(kVocab, true)));
+}
+
+TEST(Sampler, TopPCutsThroughTiesByAscendingId) {
+  std::vector<float> logits(1000, 1.0f);
+  logits[700] = 2.0f;
+  const SamplingParams params{.top_p = 0.25, .seed = 4};
+  const std::vector<double> p = naive_probabilities(logits, params, std::vector<bool>(1000, true));
+  EXPECT_EQ(std::count_if(p.begin(), p.end(), [](double x) { return x > 0; }), 249);  // 700, then 0 to 247
+  Sampler sampler;
+  RequestState state = request(params);
+  std::set<int32_t> seen;
+  for (; state.draws < 5000; ++state.draws) seen.insert(sampler.sample(state, logits, {}));
+  EXPECT_EQ(seen.size(), 249u);
+  for (const int32_t token : seen) EXPECT_GT(p[token], 0) << token;
+}
+
+TEST(Sampler, EveryInstructionSetDrawsTheSameTokens) {
+  const std::vector<float> logits = random_logits(3001, 31, 2.0f);
+  const CpuFeatures machine = CpuFeatures::detected();
+  for (const SamplingParams& params :
+       {SamplingParams{.seed = 1}, SamplingParams{.temperature = 0.7, .top_k = 50, .seed = 1},
+        SamplingParams{.temperature = 1.4, .top_p = 0.9, .seed = 1}, SamplingParams{.min_p = 0.05, .seed = 1}}) {
+    std::vector<std::vector<int32_t>> tokens;
+    for (const CpuLevel level : {CpuLevel::kPortable, CpuLevel::kAvx2, CpuLevel::kAvx512}) {
+      Sampler sampler(0, vocab_kernels(machine.capped(level)));
+      RequestState state = request(params);
+      for (tokens.emplace_back(); state.draws < 200; ++state.draws) {
+        tokens.back().push_back(sampler.sample(state, logits, {}));
+      }
+      EXPECT_EQ(tokens.back(), tokens.front()) << to_string(level);
+    }
   }
 }
 
@@ -238,6 +299,61 @@ TEST(Sampler, ExtremeLogitsAndTemperaturesStayFinite) {
   EXPECT_EQ(sampler.sample(request({.temperature = 1e-5}), logits, {}), 1);
 }
 
+TEST(Sampler, EditsActOnGreedyAndDrawnTokens) {
+  Sampler sampler;
+  const std::vector<float> logits = {5, 4.5f, 4, -3};
+  const auto sample = [&](SamplingParams params, const std::vector<int32_t>& output = {}) {
+    params.temperature = 0;
+    const int32_t greedy = sampler.sample(request_after(params, {0}, output, 4), logits, {});
+    params.temperature = 1e-3;  // all but certain, drawn all the same
+    EXPECT_EQ(sampler.sample(request_after(params, {0}, output, 4), logits, {}), greedy);
+    return greedy;
+  };
+  EXPECT_EQ(sample({}), 0);
+  EXPECT_EQ(sample({.presence_penalty = 1}), 0);  // the prompt does not count
+  EXPECT_EQ(sample({.presence_penalty = 1}, {0}), 1);
+  EXPECT_EQ(sample({.frequency_penalty = 0.3}, {0}), 0);
+  EXPECT_EQ(sample({.frequency_penalty = 0.3}, {0, 0}), 1);
+  EXPECT_EQ(sample({.repetition_penalty = 1.2}), 1);
+  EXPECT_EQ(sample({.logit_bias = {{3, 20.0f}}}), 3);
+  EXPECT_EQ(sample({.stop_token_ids = {1}, .min_tokens = 1, .eos_token_ids = {0}}), 2);
+  EXPECT_EQ(sample({.stop_token_ids = {1}, .min_tokens = 1, .eos_token_ids = {0}}, {2}), 0);
+  EXPECT_EQ(sample({.ignore_eos = true, .min_tokens = 1, .eos_token_ids = {0}}), 0);
+  EXPECT_EQ(sample({.allowed_token_ids = std::vector<int32_t>{3, 2}}), 2);
+  EXPECT_EQ(sample({.bad_words = {{2, 0}, {1}}}), 0);
+  EXPECT_EQ(sample({.bad_words = {{0, 0}}}), 0);  // the prompt does not count
+  EXPECT_EQ(sample({.bad_words = {{2, 0}, {1}}}, {2}), 2);
+}
+
+TEST(Sampler, TheGrammarMaskAndTheRequestsOwnSetMeet) {
+  Sampler sampler;
+  const std::vector<float> logits = {5, 4, 3, 2};
+  const RequestState state =
+      request_after({.temperature = 0, .allowed_token_ids = std::vector<int32_t>{0, 2, 3}}, {1}, {}, 4);
+  EXPECT_EQ(sampler.sample(state, logits, std::vector<uint32_t>{0b1110}), 2);
+  EXPECT_THAT(error_text([&] { sampler.sample(state, logits, std::vector<uint32_t>{0b0010}); }),
+              HasSubstr("the grammar mask, allowed_token_ids"));
+}
+
+TEST(Sampler, WhenEditsLeaveNothingTheRequestIsAtFault) {
+  Sampler sampler;
+  for (const double temperature : {0.0, 1.0}) {
+    const SamplingParams params{.temperature = temperature,
+                                .min_tokens = 3,
+                                .eos_token_ids = {1},
+                                .allowed_token_ids = std::vector<int32_t>{1}};
+    EXPECT_THAT(error_text([&] { sampler.sample(request_after(params, {0}, {}, 3), std::vector<float>{1, 2, 3}, {}); }),
+                HasSubstr("no token of 3 can be drawn: allowed_token_ids, bad_words and min_tokens leave none"));
+  }
+}
+
+TEST(Sampler, EditsDoNotHideABadRow) {
+  Sampler sampler;
+  const RequestState state = request_after({.allowed_token_ids = std::vector<int32_t>{0}}, {1}, {}, 3);
+  EXPECT_THAT(error_text([&] { sampler.sample(state, std::vector<float>{1, kNan, 2}, {}); }, ErrorCode::kUnsupported),
+              HasSubstr("at token 1"));
+}
+
 std::vector<int32_t> draw(Sampler& sampler, const SamplingParams& params, const std::string& id, int count) {
   std::vector<int32_t> tokens;
   RequestState state = request(params, id);
@@ -262,15 +378,29 @@ TEST(Sampler, AnUnseededRequestDependsOnIdAndDefaultSeed) {
   EXPECT_NE(draw(b, params, "x", 30), tokens);
 }
 
+TEST(Sampler, ChoicesOfARequestDrawFromStreamsOfTheirOwn) {
+  Sampler sampler;
+  for (const std::optional<uint64_t> seed : {std::optional<uint64_t>(7), std::optional<uint64_t>()}) {
+    std::set<std::vector<int32_t>> streams;
+    for (int32_t choice = 0; choice < 8; ++choice) {
+      const SamplingParams params{.temperature = 1.5, .seed = seed, .choice = choice};
+      const std::vector<int32_t> tokens = draw(sampler, params, "x", 30);
+      EXPECT_EQ(draw(sampler, params, "x", 30), tokens);
+      streams.insert(tokens);
+    }
+    EXPECT_EQ(streams.size(), 8u);
+  }
+}
+
 TEST(TokenLogprob, EqualsTheNaiveForm) {
-  for (const int64_t vocab : {1, 2, 7, 1000}) {
+  for (const int64_t vocab : {1, 2, 7, 1000, 5000}) {
     const std::vector<float> logits = random_logits(vocab, static_cast<uint32_t>(vocab), 4.0f);
     double sum = 0;
     for (const float x : logits) sum += std::exp(static_cast<double>(x));
     std::vector<int32_t> order(vocab);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-    for (const int32_t top : {-1, 0, 1, 5, static_cast<int32_t>(vocab)}) {
+    for (const int32_t top : {-1, 0, 1, 5, 20, static_cast<int32_t>(vocab)}) {
       const int64_t rank = vocab / 2;
       const TokenLogprob got = token_logprob(logits, order[rank], top);
       EXPECT_EQ(got.token, order[rank]);
@@ -324,6 +454,17 @@ TEST(Validate, TakesTheDefaultsAndTheEdges) {
                             .prompt_logprobs = 10,
                             .stop_token_ids = {0, 9}},
                            10));
+  EXPECT_NO_THROW(validate({.max_tokens = 7,
+                            .presence_penalty = -2,
+                            .frequency_penalty = 2,
+                            .repetition_penalty = 1e-9,
+                            .logit_bias = {{0, -1e9f}, {9, 3.0f}},
+                            .min_tokens = 7,
+                            .eos_token_ids = {100},  // of a tokenizer that knows more than the model
+                            .allowed_token_ids = std::vector<int32_t>{3, 3},
+                            .bad_words = {{1}, {2, 3}, {1}},
+                            .choice = 127},
+                           10));
 }
 
 TEST(Validate, NamesTheFieldAndTheValue) {
@@ -342,8 +483,28 @@ TEST(Validate, NamesTheFieldAndTheValue) {
   EXPECT_THAT(text({.logprobs = -2}), HasSubstr("logprobs is -2"));
   EXPECT_THAT(text({.logprobs = 11}), HasSubstr("vocabulary size 10"));
   EXPECT_THAT(text({.prompt_logprobs = -7}), HasSubstr("prompt_logprobs is -7"));
-  EXPECT_THAT(text({.stop_token_ids = {3, 10}}), HasSubstr("stop token id 10"));
-  EXPECT_THAT(text({.stop_token_ids = {-1}}), HasSubstr("stop token id -1"));
+  EXPECT_THAT(text({.stop_token_ids = {3, 10}}), HasSubstr("stop_token_ids: token 10"));
+  EXPECT_THAT(text({.stop_token_ids = {-1}}), HasSubstr("stop_token_ids: token -1"));
+  for (const double bad : {-2.01, 2.01, nan}) {
+    EXPECT_THAT(text({.presence_penalty = bad}), HasSubstr("presence_penalty is"));
+    EXPECT_THAT(text({.frequency_penalty = bad}), HasSubstr("frequency_penalty is"));
+  }
+  for (const double bad : {0.0, -1.0, nan, HUGE_VAL}) {
+    EXPECT_THAT(text({.repetition_penalty = bad}), HasSubstr("repetition_penalty is"));
+  }
+  EXPECT_THAT(text({.min_tokens = -1}), HasSubstr("min_tokens is -1"));
+  EXPECT_THAT(text({.max_tokens = 4, .min_tokens = 5}), HasSubstr("min_tokens is 5; it must be at most max_tokens, 4"));
+  EXPECT_THAT(text({.logit_bias = {{1, kNan}}}), HasSubstr("logit_bias: the bias of token 1 is nan"));
+  EXPECT_THAT(text({.logit_bias = {{1, kInf}}}), HasSubstr("logit_bias: the bias of token 1 is inf"));
+  EXPECT_THAT(text({.logit_bias = {{10, 1.0f}}}), HasSubstr("logit_bias: token 10"));
+  EXPECT_THAT(text({.logit_bias = {{1, 1.0f}, {2, 0.0f}, {1, 2.0f}}}), HasSubstr("logit_bias: token 1 is named twice"));
+  EXPECT_THAT(text({.allowed_token_ids = std::vector<int32_t>{}}), HasSubstr("allowed_token_ids is empty"));
+  EXPECT_THAT(text({.allowed_token_ids = std::vector<int32_t>{3, -1}}), HasSubstr("allowed_token_ids: token -1"));
+  EXPECT_THAT(text({.bad_words = {{1}, {}}}), HasSubstr("bad_words: entry 1 has 0 tokens"));
+  EXPECT_THAT(text({.bad_words = {{1, 10}}}), HasSubstr("bad_words: token 10"));
+  EXPECT_THAT(text({.bad_words = {std::vector<int32_t>(1025, 1)}}), HasSubstr("entry 0 has 1025 tokens"));
+  EXPECT_THAT(text({.bad_words = std::vector<std::vector<int32_t>>(1025, {1})}), HasSubstr("bad_words has 1025"));
+  EXPECT_THAT(text({.choice = -1}), HasSubstr("choice is -1"));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "runner/worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/cpu.h"
 #include "base/error.h"
+#include "base/team.h"
 
 namespace spyre::runner {
 namespace {
@@ -17,23 +20,28 @@ const std::string* error_of(const Logits& logits, const ScheduledRequest& reques
 }
 
 // The log-probs of the prompt tokens that the request's scored rows predict: the row of position p is about p + 1.
-void score_prompt(const ScheduledRequest& request, const Logits& logits, RequestOutput& output) {
+void score_prompt(const ScheduledRequest& request, const Logits& logits, VocabRow& scanned, RequestOutput& output) {
   const RequestState& state = *request.state;
   output.prompt_logprobs_start = request.start + 1;
   for (int64_t i = 0; i < request.scored_rows(); ++i) {
-    const std::span<const float> row = logits.row(request.logits_row + i);
-    check_finite(row);
+    scanned.scan(logits.row(request.logits_row + i));
     output.prompt_logprobs.push_back(
-        token_logprob(row, state.tokens[request.start + 1 + i], *state.sampling.prompt_logprobs));
+        token_logprob(scanned, state.tokens[request.start + 1 + i], *state.sampling.prompt_logprobs));
   }
 }
 
 }  // namespace
 
 Worker::Worker(std::unique_ptr<ModelRunner> runner, const WorkerConfig& config, std::unique_ptr<TokenSampler> sampler)
-    : runner_(std::move(runner)), config_(config), sampler_(std::move(sampler)) {
+    : runner_(std::move(runner)), config_(config) {
   SPYRE_CHECK(runner_ != nullptr);
-  if (!sampler_) sampler_ = std::make_unique<Sampler>();
+  if (sampler) {
+    lanes_.emplace_back().sampler = std::move(sampler);
+    return;
+  }
+  const ThreadTeam* team = runner_->thread_team();
+  lanes_.resize(team != nullptr ? team->size() : 1);
+  for (Lane& lane : lanes_) lane.sampler = std::make_unique<Sampler>();
 }
 
 void Worker::load_model(const std::function<void(const LoadProgress&)>& progress) {
@@ -134,21 +142,41 @@ StepOutput Worker::sample(Ticket ticket, const GrammarMask* mask) {
   run_waiting(step);
 
   StepOutput output;
+  output.requests.resize(step.scheduled.size());
+  drawn_.assign(step.scheduled.size(), 0);
   try {
     if (step.exception) std::rethrow_exception(step.exception);
-    for (const ScheduledRequest& request : step.scheduled) {
-      const auto row = rows.find(request.state->id);
-      output.requests.push_back(
-          sample_request(request, step.logits, row == rows.end() ? std::span<const uint32_t>{} : row->second));
-    }
+    sample_rows(step, rows, output);
   } catch (...) {
-    const size_t done = output.requests.size();
-    for (size_t i = done; i < step.scheduled.size(); ++i) step.scheduled[i].state->pending -= step.scheduled[i].samples;
+    for (size_t i = 0; i < step.scheduled.size(); ++i) {
+      if (drawn_[i] == 0) step.scheduled[i].state->pending -= step.scheduled[i].samples;
+    }
     end(step);
     throw;
   }
   end(step);
   return output;
+}
+
+// Requests share nothing but what is read, so any thread may take any of them: each takes the next one that is left.
+void Worker::sample_rows(const InFlight& step, const MaskRows& rows, StepOutput& output) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&](int index, int) {
+    for (size_t i = next++; i < step.scheduled.size(); i = next++) {
+      const ScheduledRequest& request = step.scheduled[i];
+      const auto row = rows.find(request.state->id);
+      output.requests[i] = sample_request(request, step.logits,
+                                          row == rows.end() ? std::span<const uint32_t>{} : row->second, lanes_[index]);
+      drawn_[i] = 1;
+    }
+  };
+  if (lanes_.size() > 1 && step.scheduled.size() > 1) {
+    TeamLease lease(*runner_->thread_team());
+    lease->run(work);
+  } else {
+    const ScopedFlushDenormals flush;  // as members of a team compute
+    work(0, 1);
+  }
 }
 
 Worker::MaskRows Worker::rows_by_id(const GrammarMask& mask, const InFlight& step) const {
@@ -176,7 +204,7 @@ Worker::MaskRows Worker::rows_by_id(const GrammarMask& mask, const InFlight& ste
 }
 
 RequestOutput Worker::sample_request(const ScheduledRequest& request, const Logits& logits,
-                                     std::span<const uint32_t> allowed) {
+                                     std::span<const uint32_t> allowed, Lane& lane) {
   RequestState& state = *request.state;
   RequestOutput output{.id = state.id};
   try {
@@ -184,11 +212,14 @@ RequestOutput Worker::sample_request(const ScheduledRequest& request, const Logi
       state.failure = *message;
     }
     if (state.failure.empty()) {
-      if (request.scored_rows() > 0) score_prompt(request, logits, output);
+      if (request.scored_rows() > 0) score_prompt(request, logits, lane.row, output);
       if (request.samples) {
         const std::span<const float> row = logits.row(request.logits_row + request.logits_rows - 1);
-        const int32_t token = sampler_->sample(state, row, allowed);
-        if (state.sampling.logprobs) output.logprobs.push_back(token_logprob(row, token, *state.sampling.logprobs));
+        const int32_t token = lane.sampler->sample(state, row, allowed);
+        if (state.sampling.logprobs) {
+          lane.row.scan(row);
+          output.logprobs.push_back(token_logprob(lane.row, token, *state.sampling.logprobs));
+        }
         ++state.draws;
         batch_->append_token(state, token);
         output.tokens.push_back(token);

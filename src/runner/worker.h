@@ -4,7 +4,7 @@
 // execute(step) runs the forward pass and returns a ticket; sample(ticket, mask) draws the tokens of that step, appends
 // them to the histories and returns them. At most two tickets may be outstanding, and they are sampled in order. A step
 // that reads a token which the older ticket has still to draw is accepted, and its forward pass waits for that draw.
-// All calls come from one thread at a time.
+// All calls come from one thread at a time. The rows of a step are sampled by all threads of the runner's team.
 //
 // One request's trouble (an empty grammar mask, non-finite logits or activations, bad sampling parameters) ends in its
 // RequestOutput::error and nowhere else: the request stays known and gives the same error until it is finished. Its KV
@@ -42,7 +42,8 @@ using Ticket = uint64_t;
 
 class SPYRE_API Worker {
  public:
-  // |sampler| may be replaced in tests (the recorded scheduler traces follow an engine rule of their own).
+  // |sampler| may be replaced in tests (the recorded scheduler traces follow an engine rule of their own); rows are
+  // then sampled one after the other.
   Worker(std::unique_ptr<ModelRunner> runner, const WorkerConfig& config,
          std::unique_ptr<TokenSampler> sampler = nullptr);
 
@@ -80,18 +81,24 @@ class SPYRE_API Worker {
     std::exception_ptr exception;  // of a forward pass that waited
   };
   using MaskRows = std::unordered_map<RequestId, std::span<const uint32_t>>;
+  struct Lane {  // what a thread needs to sample a row
+    std::unique_ptr<TokenSampler> sampler;
+    VocabRow row;
+  };
 
   InFlight& slot(Ticket ticket) { return in_flight_[ticket % in_flight_.size()]; }
   void forward(InFlight& step);
   void run_waiting(InFlight& step);
   void end(InFlight& step);
   MaskRows rows_by_id(const GrammarMask& mask, const InFlight& step) const;
-  RequestOutput sample_request(const ScheduledRequest& request, const Logits& logits,
-                               std::span<const uint32_t> allowed);
+  void sample_rows(const InFlight& step, const MaskRows& rows, StepOutput& output);
+  RequestOutput sample_request(const ScheduledRequest& request, const Logits& logits, std::span<const uint32_t> allowed,
+                               Lane& lane);
 
   std::unique_ptr<ModelRunner> runner_;
   WorkerConfig config_;
-  std::unique_ptr<TokenSampler> sampler_;
+  std::vector<Lane> lanes_;          // by member of the team; one without a team
+  std::vector<uint8_t> drawn_;       // of the step being sampled: which requests are done
   std::optional<InputBatch> batch_;  // made by initialize_kv_cache
   std::array<InFlight, 2> in_flight_;
   Ticket next_ticket_ = 1;

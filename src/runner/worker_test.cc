@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/team.h"
 #include "runner/testing/echo_runner.h"
 #include "runner/testing/steps.h"
 
@@ -287,7 +288,7 @@ TEST(Worker, LogprobsAreOfTheRawLogits) {
   Rig rig;
   std::vector<float> row;
   rig.runner->after_forward = [&](const ForwardBatch&, Logits& logits) { row = logits.values; };
-  const SamplingParams params{.temperature = 5, .top_k = 40, .seed = 3, .logprobs = 4};
+  const SamplingParams params{.temperature = 5, .top_k = 40, .seed = 3, .logprobs = 4, .logit_bias = {{7, 3.0f}}};
   const RequestOutput out = rig.run(StepBuilder().start("a", tokens_from(0, 3), {1}, 3, 0, params)).requests[0];
   ASSERT_EQ(out.logprobs.size(), 1u);
   const TokenLogprob expected = token_logprob(row, out.tokens[0], 4);
@@ -318,6 +319,106 @@ TEST(Worker, PromptLogprobsAreTheSameForAnyChunking) {
       EXPECT_EQ(all[i].logprob, runs[0][i].logprob) << chunk << " " << i;
       EXPECT_EQ(all[i].top, runs[0][i].top) << chunk << " " << i;
     }
+  }
+}
+
+// ---- Edits, and rows dealt to threads.
+
+// The raw row stays what it was: log-probs are of it, and a second request may be drawn from its neighbour.
+TEST(Worker, PenaltiesFollowTheHistoryThroughAResume) {
+  const SamplingParams plain{.temperature = 0, .logprobs = 0};
+  SamplingParams params = plain;
+  params.presence_penalty = 2;
+  params.frequency_penalty = 2;
+  params.repetition_penalty = 3;
+  const std::vector<int32_t> prompt = tokens_from(3, 5, kVocab);
+  const auto answer = [&](const SamplingParams& sampling, int64_t preempt_at) {
+    Rig rig;
+    std::vector<std::pair<int32_t, float>> tokens;
+    std::vector<int32_t> history = prompt;
+    for (int64_t i = 0; i < 12; ++i) {
+      StepBuilder step;
+      if (i == 0) {
+        step.start("a", prompt, {1, 2, 3, 4, 5}, 5, 0, sampling);
+      } else if (i == preempt_at) {
+        rig.run(StepBuilder().preempt("a"));
+        step.resume("a", history, {9, 8, 7, 6, 5}, 0, i, std::ssize(history));
+      } else {
+        step.go_on("a", std::ssize(history) - 1, i);
+      }
+      const RequestOutput out = rig.run(step).requests[0];
+      tokens.emplace_back(out.tokens[0], out.logprobs[0].logprob);
+      history.push_back(out.tokens[0]);
+    }
+    return tokens;
+  };
+  const auto whole = answer(params, -1);
+  EXPECT_EQ(answer(params, 6), whole);
+  EXPECT_NE(answer(plain, -1), whole);
+}
+
+TEST(Worker, NothingLeftToDrawFailsTheRequestAlone) {
+  Rig rig;
+  const SamplingParams empty{.min_tokens = 1, .eos_token_ids = {4}, .allowed_token_ids = std::vector<int32_t>{4}};
+  const StepOutput out =
+      rig.run(StepBuilder().start("a", tokens_from(0, 3), {1}, 3, 0, empty).start("b", tokens_from(0, 3), {2}, 3));
+  EXPECT_THAT(out.requests[0].error.value_or(""), HasSubstr("min_tokens leave none"));
+  EXPECT_FALSE(out.requests[1].error);
+  EXPECT_EQ(out.requests[1].tokens.size(), 1u);
+}
+
+// An echo runner that has a team.
+class TeamRunner final : public ModelRunner {
+ public:
+  explicit TeamRunner(int threads) : echo_(model(), EchoRunner::Output::kLogits, 4), team_(threads) {}
+  void load_model(const std::function<void(const LoadProgress&)>& progress) override { echo_.load_model(progress); }
+  int64_t vocab_size() const override { return echo_.vocab_size(); }
+  KvCacheSpec kv_cache_spec() const override { return echo_.kv_cache_spec(); }
+  void initialize_kv_cache(int64_t num_blocks) override { echo_.initialize_kv_cache(num_blocks); }
+  WarmUpReport warm_up() override { return echo_.warm_up(); }
+  void forward(const ForwardBatch& batch, Logits& logits) override { echo_.forward(batch, logits); }
+  void copy_block(int32_t from, int32_t to) override { echo_.copy_block(from, to); }
+  void zero_block(int32_t block) override { echo_.zero_block(block); }
+  ThreadTeam* thread_team() override { return &team_; }
+  nlohmann::json report(const std::string& topic) const override { return echo_.report(topic); }
+
+  EchoRunner& echo() { return echo_; }
+
+ private:
+  EchoRunner echo_;
+  ThreadTeam team_;
+};
+
+TEST(Worker, AnyNumberOfThreadsSamplesTheSame) {
+  std::vector<std::vector<std::vector<int32_t>>> answers;
+  for (const int threads : {1, 2, 5}) {
+    auto runner = std::make_unique<TeamRunner>(threads);
+    EchoRunner& echo = runner->echo();
+    Worker worker(std::move(runner), {.max_model_len = 64, .max_num_batched_tokens = 64, .max_num_seqs = 8});
+    worker.load_model();
+    worker.initialize_kv_cache(40);
+    StepBuilder first;
+    for (int32_t i = 0; i < 8; ++i) {
+      SamplingParams params{.temperature = 1.2, .top_p = 0.9, .seed = uint64_t(i), .logprobs = 3};
+      if (i % 2 == 1) params.frequency_penalty = 1;
+      first.start(std::to_string(i), tokens_from(i * 5, 3, kVocab), {1 + 4 * i, 2 + 4 * i}, 3, 0, params);
+    }
+    auto& answer = answers.emplace_back(8);
+    for (int64_t at = 0; at < 4; ++at) {
+      StepBuilder next;
+      for (int32_t i = 0; i < 8; ++i) next.go_on(std::to_string(i), 2 + at, at);
+      // One row of the last step is bad: its request alone fails, whoever sampled it.
+      if (at == 3) {
+        echo.after_forward = [](const ForwardBatch&, Logits& logits) { logits.values[5 * kVocab] = NAN; };
+      }
+      const StepOutput out = worker.sample(worker.execute(at == 0 ? first : next));
+      for (int32_t i = 0; i < 8; ++i) {
+        EXPECT_EQ(out.requests[i].id, std::to_string(i));
+        EXPECT_EQ(out.requests[i].error.has_value(), at == 3 && i == 5);
+        if (!out.requests[i].error) answer[i].push_back(out.requests[i].tokens.at(0));
+      }
+    }
+    EXPECT_EQ(answer, answers[0]) << threads << " threads";
   }
 }
 

@@ -72,6 +72,7 @@ class SoftwareDevice {
   TransferCounters& transfers() { return transfers_; }
   const TransferCounters& transfers() const { return transfers_; }
   const DeviceMemory& memory() const { return memory_; }
+  ThreadTeam& team() { return *team_; }
   int64_t steps_run() const { return steps_run_; }
 
  private:

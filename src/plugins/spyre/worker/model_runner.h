@@ -37,6 +37,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void copy_block(int32_t from, int32_t to) override;
   void zero_block(int32_t block) override;
   void set_layer_tap(runner::LayerTap tap) override { tap_ = std::move(tap); }
+  ThreadTeam* thread_team() override { return &device_.team(); }
   nlohmann::json report(const std::string& topic) const override;
 
   // For tests: what moved, and what was compiled.

@@ -8,7 +8,7 @@
 #include "base/build_id.h"
 #include "base/error.h"
 #include "cli/bench.h"
-#include "engine/engine.h"
+#include "engine/generate.h"
 #include "platform/memory.h"
 
 namespace spyre::cli {
@@ -60,7 +60,10 @@ struct Sample {
 class Bench {
  public:
   Bench(OpenModel& open, const BenchSizes& sizes)
-      : open_(open), sizes_(sizes), engine_(*open.instance.worker, open.instance.num_kv_blocks) {
+      : open_(open),
+        sizes_(sizes),
+        // Every sample computes its prompt.
+        engine_(*open.instance.worker, {.num_blocks = open.instance.num_kv_blocks, .prefix_caching = false}) {
     work_ = report("work");
     if (work_.is_null()) return;
     // The buffer is of the weights' size, unless it would push the model out of memory.
@@ -90,8 +93,8 @@ class Bench {
     return stream_bytes_ > 0 ? report("meters/stream/" + std::to_string(stream_bytes_))["gbps"].get<double>() : 0;
   }
 
-  engine::GenerateRequest request(int64_t prompt, int64_t output) {
-    engine::GenerateRequest r;
+  engine::Request request(int64_t prompt, int64_t output) {
+    engine::Request r;
     const auto vocab = static_cast<uint64_t>(open_.instance.worker->vocab_size());
     for (int64_t i = 0; i < prompt; ++i) r.prompt_ids.push_back(static_cast<int32_t>(random_() % vocab));
     r.sampling = {.temperature = 0, .max_tokens = output, .ignore_eos = true};
@@ -119,8 +122,8 @@ class Bench {
   json start() {
     const int64_t prompt = std::min(kFirstPromptTokens, sizes_.prompt_tokens);
     double first_token = 0;
-    check(engine_.generate(
-        request(prompt, 1), [&](int32_t, const runner::TokenLogprob*) { first_token = seconds_since_start(); },
+    check(engine::generate(
+        engine_, request(prompt, 1), [&](const engine::OutputDelta&) { first_token = seconds_since_start(); },
         &interrupted));
     const runner::WarmUpReport& warm_up = open_.instance.warm_up;
     return {{"first_token_seconds", first_token},
@@ -155,9 +158,9 @@ class Bench {
     const Clock::time_point begin = Clock::now();
     Clock::time_point decode_begin, decode_end;
     int64_t tokens = 0;
-    check(engine_.generate(
-        request(sizes_.prompt_tokens, sizes_.output_tokens),
-        [&](int32_t, const runner::TokenLogprob*) {
+    check(engine::generate(
+        engine_, request(sizes_.prompt_tokens, sizes_.output_tokens),
+        [&](const engine::OutputDelta&) {
           decode_end = Clock::now();
           if (++tokens > 1) return;
           s.prefill_seconds = seconds(begin, decode_end);

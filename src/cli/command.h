@@ -24,5 +24,6 @@ void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_diff(CLI::App& app);
 void add_platforms(CLI::App& app);
+void add_replay(CLI::App& app);
 
 }  // namespace spyre::cli

@@ -16,7 +16,7 @@
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
-#include "engine/engine.h"
+#include "engine/generate.h"
 
 namespace spyre::cli {
 namespace {
@@ -109,11 +109,11 @@ Run run_side(const DiffOptions& options, const Side& side, std::vector<int32_t>&
     const int64_t rows = std::min(seen.rows, std::ssize(prompt) - layer.rows());  // not of what is generated
     if (rows > 0) layer.values.insert(layer.values.end(), seen.values.begin(), seen.values.begin() + rows * seen.width);
   });
-  engine::GenerateRequest request{.prompt_ids = prompt};
+  engine::Request request{.prompt_ids = prompt};
   request.sampling = {.temperature = 0, .max_tokens = options.max_tokens, .ignore_eos = true, .logprobs = 2};
   request.sampling.prompt_logprobs = 0;  // so that every position has logits
-  engine::Engine engine(*open.instance.worker, open.instance.num_kv_blocks);
-  run.result = engine.generate(request, {}, &interrupted);
+  engine::Engine engine(*open.instance.worker, {.num_blocks = open.instance.num_kv_blocks});
+  run.result = engine::generate(engine, request, {}, &interrupted);
   if (run.result.finish_reason == engine::FinishReason::kAbort) throw_error(ErrorCode::kCancelled, "interrupted");
   if (run.result.finish_reason == engine::FinishReason::kError) {
     throw_error(ErrorCode::kUnsupported, "{}: {}", side.name, run.result.error);

@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   spyre::cli::add_bench(app);
   spyre::cli::add_diff(app);
   spyre::cli::add_platforms(app);
+  spyre::cli::add_replay(app);
   spyre::cli::install_interrupt();
   try {
     app.parse(argc, argv);

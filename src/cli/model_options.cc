@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -190,6 +191,16 @@ std::optional<text::Tokenizer> open_tokenizer(const formats::Checkpoint& checkpo
   const auto status = std::filesystem::symlink_status(checkpoint.folder() / "tokenizer.json", error);
   if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
   return text::Tokenizer::from_model_dir(checkpoint.folder());
+}
+
+std::vector<int32_t> eos_token_ids(const formats::Checkpoint& checkpoint,
+                                   const std::optional<text::Tokenizer>& tokenizer) {
+  std::vector<int32_t> ids;
+  for (int64_t id : checkpoint.config().eos_token_ids) ids.push_back(static_cast<int32_t>(id));
+  if (tokenizer) ids.insert(ids.end(), tokenizer->eos_ids().begin(), tokenizer->eos_ids().end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
 }  // namespace spyre::cli

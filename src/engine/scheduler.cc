@@ -199,8 +199,8 @@ void Scheduler::advance(const ScheduledStep::Part& part) {
   cache_.publish(sequence.table, sequence.cache_salt, std::span(sequence.tokens).first(sequence.computed));
 }
 
-void Scheduler::fail(const ScheduledStep& step) {
-  finished_.insert(finished_.end(), step.step.finished.begin(), step.step.finished.end());
+void Scheduler::fail(const runner::Step& step) {
+  finished_.insert(finished_.end(), step.finished.begin(), step.finished.end());
 }
 
 }  // namespace spyre::engine

@@ -95,7 +95,7 @@ class Scheduler {
   void advance(const ScheduledStep::Part& part);
   // The whole step came to nothing, and maybe never reached the worker: what it should have heard is said again. The
   // sequences are the host's to end().
-  void fail(const ScheduledStep& step);
+  void fail(const runner::Step& step);
 
   bool idle() const { return running_.empty() && waiting_.empty() && finished_.empty(); }
   const std::vector<Sequence*>& running() const { return running_; }

@@ -189,7 +189,7 @@ class Simulation {
         for (int64_t i = 0; i < part.tokens; ++i) slot(*part.sequence, part.sequence->computed + i) = 1;
       }
     }
-    scheduler_.fail(step);
+    scheduler_.fail(step.step);
     for (const ScheduledStep::Part& part : step.parts) end(life_of(*part.sequence));
   }
 

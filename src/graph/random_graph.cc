@@ -435,6 +435,36 @@ class Generator {
     add_op(layer ? "layer_norm" : "rms_norm", operands, {{"eps", eps}}, k);
   }
 
+  // x joins a residual stream in f32 (a new one, or one of its shape), which a norm brings back to 16 bits.
+  void make_wide_norm() {
+    const ValueId x = choose();
+    const Type tx = type(x);
+    if (!has_plain_last_axis(tx) || tx.extent(-1) < 2 || !room_for(6)) return;
+    const std::string half(to_string(dtype_)), f32 = "f32";
+    ValueId stream = kNoValue;
+    for (const ValueId id : wide_) {
+      if (type(id).dims == tx.dims && known(id).bound < 4) stream = id;
+    }
+    const Known joined = known(stream == kNoValue ? x : stream);
+    const Known sum{known(x).bound + joined.bound, known(x).error + joined.error, 0, false};
+    const Known result{4, 4 * sum.error + 2 * rounding(4), 0, false};  // eps as for a tame norm
+    if (!admissible(tx, sum) || !admissible(tx, result)) return;
+    ValueId wide = record("convert", {x}, {{"dtype", f32}}, known(x));
+    if (stream != kNoValue || random_.chance(50)) {
+      if (stream == kNoValue) stream = declare(Type::tensor(DType::kF32, tx.dims), false);
+      std::vector<ValueId> terms = {wide, stream};
+      if (random_.chance(50)) std::swap(terms[0], terms[1]);
+      wide = record("add", terms, {}, sum);
+    }
+    const ValueId w = declare(Type::tensor(dtype_, std::vector<Dim>{tx.dims.back()}), true);
+    const ValueId weight = record("convert", {w}, {{"dtype", f32}}, known(w));
+    const ValueId y = record("rms_norm", {wide, weight}, {{"eps", 0.25}}, result);
+    if (random_.chance(10)) outputs_.push_back(y);
+    if (random_.chance(30)) outputs_.push_back(wide);
+    wide_.push_back(wide);
+    add_value(y, "convert", {{"dtype", half}}, result);
+  }
+
   void make_gather() {
     std::vector<Dim> dims = {{1 + random_.below(20)}, {random_.pick(kExtents)}};
     if (random_.chance(20)) dims.push_back({random_.pick(kSmallExtents)});
@@ -497,6 +527,7 @@ class Generator {
   int64_t rows_ = 0;
   std::vector<Known> known_;      // by value id
   std::vector<ValueId> pool_;     // float tensors of dtype_ that operators may read
+  std::vector<ValueId> wide_;     // residual streams in f32
   std::vector<ValueId> outputs_;  // values that must be outputs
   RandomGraph result_;
 };
@@ -509,7 +540,8 @@ std::span<const Generator::Maker> Generator::makers() {
       &Generator::make_binary,    &Generator::make_matmul,  &Generator::make_matmul,    &Generator::make_matmul,
       &Generator::make_reshape,   &Generator::make_slice,   &Generator::make_transpose, &Generator::make_concat,
       &Generator::make_broadcast, &Generator::make_reduce,  &Generator::make_softmax,   &Generator::make_norm,
-      &Generator::make_norm,      &Generator::make_gather,  &Generator::make_rotary,    &Generator::make_rotary};
+      &Generator::make_norm,      &Generator::make_gather,  &Generator::make_rotary,    &Generator::make_rotary,
+      &Generator::make_wide_norm, &Generator::make_wide_norm};
   return kMakers;
 }
 

@@ -120,6 +120,10 @@ Value Tracer::op(std::string_view name, const std::vector<Value>& inputs,
   return {static_cast<int32_t>(recordings_.size()) - 1, result};
 }
 
+Value Tracer::convert(Value x, DType dtype) {
+  return type(x).dtype == dtype ? x : op("convert", {x}, {{"dtype", std::string(to_string(dtype))}});
+}
+
 Value Tracer::slice_last(Value x, int64_t start, int64_t size) {
   const int64_t axis = type(x).rank() - 1;
   return op("slice", {x}, {{"axis", axis}, {"size", size}, {"start", start}});

@@ -79,6 +79,7 @@ class SPYRE_API Tracer {
   Value matmul(Value x, Value w) { return op("matmul", {x, w}); }
   Value linear(Value x, Value w) { return op("linear", {x, w}); }
   Value rms_norm(Value x, Value w, double eps) { return op("rms_norm", {x, w}, {{"eps", eps}}); }
+  Value convert(Value x, DType dtype);  // x itself when it has the dtype
   Value reshape(Value x, std::vector<int64_t> shape) { return op("reshape", {x}, {{"shape", std::move(shape)}}); }
   Value slice_last(Value x, int64_t start, int64_t size);
   Value gather_rows(Value table, Value ids) { return op("gather_rows", {table, ids}); }

@@ -107,6 +107,30 @@ TEST(Tracer, LogitsLeaveInFp32) {
   EXPECT_EQ(graph.type(graph.outputs[0]).to_string(), "f32[@3,31]");
 }
 
+// Blocks hand on a 16-bit result and what has been added up so far; only a model that keeps the original's numerics
+// rounds the latter.
+TEST(Tracer, TheResidualStreamIsFp32) {
+  const auto config = testing::parsed(testing::tiny_config());
+  for (const bool wide : {true, false}) {
+    const LayerRegistry layers;
+    const auto model = ModelRegistry::built_in().build({.config = config,
+                                                        .layers = layers,
+                                                        .dtype = DType::kBF16,
+                                                        .max_model_len = 64,
+                                                        .wide_residual = wide});
+    const Trace trace = trace_of(*model, 3);
+    check_links(trace);
+    for (size_t s = 1; s <= 2; ++s) {
+      const graph::Graph& graph = trace.segments[s].graph;
+      ASSERT_EQ(graph.outputs.size(), 2u);
+      EXPECT_EQ(graph.type(graph.outputs[0]).to_string(), "bf16[@3,12]");
+      EXPECT_EQ(graph.type(graph.outputs[1]).to_string(), wide ? "f32[@3,12]" : "bf16[@3,12]");
+    }
+    const graph::Graph& last = trace.segments[3].graph;
+    EXPECT_EQ(last.type(last.outputs[0]).to_string(), "bf16[@3,12]");
+  }
+}
+
 TEST(Tracer, AValueOfAnEarlierSegmentIsImportedOnce) {
   const auto config = testing::parsed(testing::tiny_config(2));
   const auto model = testing::build(config);

@@ -15,8 +15,11 @@ std::unique_ptr<nn::CausalLM> build_model(const Platform& platform, const Engine
   platform.register_layers(layers);
   nn::ModelRegistry models = nn::ModelRegistry::built_in();
   platform.register_models(models);
-  return models.build(
-      {.config = model, .layers = layers, .dtype = *config.dtype, .max_model_len = *config.max_model_len});
+  return models.build({.config = model,
+                       .layers = layers,
+                       .dtype = *config.dtype,
+                       .max_model_len = *config.max_model_len,
+                       .wide_residual = config.preset != Preset::kOriginal});
 }
 
 }  // namespace spyre::platform

@@ -3,7 +3,7 @@
 namespace spyre::nn {
 
 RMSNorm::RMSNorm(std::string class_name, const Options& options)
-    : Module(std::move(class_name), options.path), eps_(options.eps) {
+    : Module(std::move(class_name), options.path), eps_(options.eps), wide_residual_(options.wide_residual) {
   weight_ = add_parameter({.name = options.path + ".weight",
                            .type = graph::Type::tensor(options.dtype, std::vector<int64_t>{options.hidden_size}),
                            .loaded_shape = {options.hidden_size},
@@ -11,11 +11,13 @@ RMSNorm::RMSNorm(std::string class_name, const Options& options)
 }
 
 Value RMSNorm::forward(Tracer& t, Value x) const {
-  return t.rms_norm(x, t.parameter(*weight_), eps_);
+  const DType wide = t.type(x).dtype;
+  return t.convert(t.rms_norm(x, t.convert(t.parameter(*weight_), wide), eps_), weight_->type.dtype);
 }
 
 std::pair<Value, Value> RMSNorm::forward(Tracer& t, Value x, Value residual) const {
-  const Value sum = t.add(x, residual);
+  if (wide_residual_) x = t.convert(x, DType::kF32);
+  const Value sum = residual.valid() ? t.add(x, residual) : x;
   return {forward(t, sum), sum};
 }
 

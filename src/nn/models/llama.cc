@@ -69,7 +69,10 @@ LlamaDecoderLayer::LlamaDecoderLayer(const ModelBuildContext& context, const std
                                      const RotaryEmbedding& rotary)
     : Module("LlamaDecoderLayer", path) {
   const formats::ModelConfig& c = context.config;
-  const RMSNorm::Options norm{.hidden_size = c.hidden_size, .eps = c.rms_norm_eps, .dtype = context.dtype};
+  const RMSNorm::Options norm{.hidden_size = c.hidden_size,
+                              .eps = c.rms_norm_eps,
+                              .dtype = context.dtype,
+                              .wide_residual = context.wide_residual};
   auto named = [&](RMSNorm::Options options, const char* name) {
     options.path = path + name;
     return options;
@@ -81,12 +84,7 @@ LlamaDecoderLayer::LlamaDecoderLayer(const ModelBuildContext& context, const std
 }
 
 std::pair<Value, Value> LlamaDecoderLayer::forward(Tracer& t, Value x, Value residual, Value rotation) const {
-  if (residual.valid()) {
-    std::tie(x, residual) = input_layernorm_->forward(t, x, residual);
-  } else {
-    residual = x;
-    x = input_layernorm_->forward(t, x);
-  }
+  std::tie(x, residual) = input_layernorm_->forward(t, x, residual);
   x = self_attn_->forward(t, x, rotation);
   std::tie(x, residual) = post_attention_layernorm_->forward(t, x, residual);
   return {mlp_->forward(t, x), residual};
@@ -112,8 +110,11 @@ LlamaForCausalLM::LlamaForCausalLM(const ModelBuildContext& context)
     layers->append(std::make_unique<LlamaDecoderLayer>(context, fmt::format("model.layers.{}", i), *rotary_));
   }
   layers_ = child(std::move(layers));
-  norm_ = child(context.layers.make<RMSNorm>(
-      {.path = "model.norm", .hidden_size = hidden_size_, .eps = c.rms_norm_eps, .dtype = context.dtype}));
+  norm_ = child(context.layers.make<RMSNorm>({.path = "model.norm",
+                                              .hidden_size = hidden_size_,
+                                              .eps = c.rms_norm_eps,
+                                              .dtype = context.dtype,
+                                              .wide_residual = context.wide_residual}));
   lm_head_ =
       child(context.layers.make<ParallelLMHead>({.path = "lm_head",
                                                  .vocab_size = vocab_size_,

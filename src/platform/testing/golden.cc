@@ -37,7 +37,8 @@ GoldenPrompt read_prompt(const std::string& name, const nlohmann::json& json, co
 
 GoldenError read_error(const nlohmann::json& json) {
   const nlohmann::json& run = json.at("sdpa");
-  return {.logit_rows = run.at("logit_rows"),
+  return {.logits = run.at("all_positions"),
+          .logits_rms = run.at("all_positions_rms"),
           .top5_logprob = run.at("top5_logprob"),
           .greedy_ids_equal = json.at("greedy_ids_equal")};
 }
@@ -82,19 +83,21 @@ Golden load_golden(const fs::path& folder) {
   return golden;
 }
 
-double logits_error(const Golden& golden, const std::vector<std::vector<float>>& logits) {
-  double worst = 0;
+LogitsError logits_error(const Golden& golden, const std::vector<std::vector<float>>& logits) {
+  double worst = 0, squares = 0, count = 0;
   for (size_t i = 0; i < golden.logit_rows.size(); ++i) {
     const std::vector<float>& got = logits.at(golden.logit_rows[i]);
     const std::vector<float>& want = golden.logits[i];
     SPYRE_CHECK(got.size() == want.size(), "{} != {}", got.size(), want.size());
     for (size_t t = 0; t < want.size(); ++t) {
-      const double difference = std::abs(static_cast<double>(got[t]) - want[t]);
-      if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+      double difference = std::abs(static_cast<double>(got[t]) - want[t]);
+      if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
       worst = std::max(worst, difference);
+      squares += difference * difference;
+      ++count;
     }
   }
-  return worst / golden.max_abs_logit;
+  return {worst / golden.max_abs_logit, std::sqrt(squares / count) / golden.max_abs_logit};
 }
 
 Top5Error top5_error(const GoldenPrompt& prompt, const std::vector<std::vector<float>>& logits, double tie) {
@@ -155,9 +158,12 @@ std::vector<int32_t> greedy_ids(Instance& instance, const std::vector<int32_t>& 
 }
 
 GoldenBounds golden_bounds(const Golden& golden, DType dtype) {
-  if (dtype == DType::kF32) return {.logits = 1e-4, .top5_logprob = 1e-3, .greedy = true};
+  if (dtype == DType::kF32) return {.logits = 1e-4, .logits_rms = 1e-4, .top5_logprob = 1e-3, .greedy = true};
   const GoldenError& error = golden.hf_error.at(dtype);
-  return {.logits = 1.5 * error.logit_rows, .top5_logprob = 1.5 * error.top5_logprob, .greedy = error.greedy_ids_equal};
+  return {.logits = 1.5 * error.logits,
+          .logits_rms = 1.05 * error.logits_rms,
+          .top5_logprob = 1.5 * std::max(error.top5_logprob, error.logits * golden.max_abs_logit),
+          .greedy = error.greedy_ids_equal};
 }
 
 bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -177,12 +183,14 @@ void expect_golden(const Platform& platform, EngineConfig config, const Golden& 
   const std::vector<std::vector<float>> logits = harness.prefill(prompt, {budget}, blocks);
   EXPECT_TRUE(harness.last().row_errors.empty());
 
-  const double error = logits_error(golden, logits);
-  EXPECT_LE(error, bounds.logits);
+  const LogitsError error = logits_error(golden, logits);
+  EXPECT_LE(error.worst, bounds.logits);
+  EXPECT_LE(error.rms, bounds.logits_rms);
   const Top5Error top5 = top5_error(golden.prompt, logits, bounds.top5_logprob);
   EXPECT_LE(top5.worst, bounds.top5_logprob);
   EXPECT_EQ(top5.wrong_ids, 0);
-  ::testing::Test::RecordProperty("logits_error", fmt::format("{:.3g}", error));
+  ::testing::Test::RecordProperty("logits_error", fmt::format("{:.3g}", error.worst));
+  ::testing::Test::RecordProperty("logits_rms", fmt::format("{:.3g} of {:.3g}", error.rms, bounds.logits_rms));
   ::testing::Test::RecordProperty("top5_error", fmt::format("{:.3g}", top5.worst));
 
   std::mt19937_64 engine(seed);

@@ -117,6 +117,8 @@ void HostEmitter::copy(const HostView& from, const HostView& to) {
   step->out = place(to);
   step->from = from.dtype;
   step->to = to.dtype;
+  const DType half = from.dtype == DType::kF32 ? to.dtype : from.dtype;
+  if (from.dtype != to.dtype && (from.dtype == DType::kF32 || to.dtype == DType::kF32)) step->kernels = &rows(half);
   step->x_stride = from.rank() == 0 ? 1 : from.dims.back().stride;
   step->out_stride = to.rank() == 0 ? 1 : to.dims.back().stride;
   // A last dimension that grows with the run is walked by the loop, one element a row.
@@ -161,54 +163,6 @@ HostView HostEmitter::contiguous(const HostView& view) {
 
 bool HostEmitter::is_output(graph::ValueId value) const {
   return std::find(graph_.outputs.begin(), graph_.outputs.end(), value) != graph_.outputs.end();
-}
-
-const graph::Op* HostEmitter::foldable(graph::ValueId value) const {
-  const graph::Value& v = graph_.value(value);
-  if (v.role != graph::Role::kResult || users_[value].size() != 1 || is_output(value)) return nullptr;
-  return &graph_.ops[v.producer];
-}
-
-namespace {
-
-constexpr std::string_view kActivations[] = {"silu", "gelu", "gelu_tanh"};
-
-bool is_activation(const graph::Op& op) {
-  return std::find(std::begin(kActivations), std::end(kActivations), op.name()) != std::end(kActivations);
-}
-
-bool half_tensor(const graph::Type& type) {
-  return is_16bit_float(type.dtype);
-}
-
-}  // namespace
-
-// mul(silu(a), b), equal shapes, the silu used once   ->  one activate-and-multiply step, at the mul.
-// rms_norm(add(a, b), w), equal shapes, the norm the add's first user  ->  one step that writes both, at the norm.
-void HostEmitter::plan_folds() {
-  for (const graph::Op& op : graph_.ops) {
-    // An operand that stands in both places is read twice, so it has to exist.
-    if (op.inputs.size() >= 2 && op.inputs[0] == op.inputs[1]) continue;
-    if (op.name() == "mul" && half_tensor(type(op.outputs[0])) && type(op.inputs[0]) == type(op.inputs[1])) {
-      for (graph::ValueId input : op.inputs) {
-        const graph::Op* producer = foldable(input);
-        if (producer != nullptr && is_activation(*producer)) {
-          folded_[graph_.value(input).producer] = true;
-          break;
-        }
-      }
-    }
-    if (op.name() == "rms_norm" && half_tensor(type(op.outputs[0]))) {
-      const graph::Value& sum = graph_.value(op.inputs[0]);
-      if (sum.role != graph::Role::kResult) continue;
-      const graph::Op& add = graph_.ops[sum.producer];
-      const bool first_user = &graph_.ops[users_[op.inputs[0]].front()] == &op;
-      if (add.name() == "add" && first_user && type(add.inputs[0]) == type(add.inputs[1]) &&
-          type(add.outputs[0]).rank() >= 1) {
-        folded_[sum.producer] = true;
-      }
-    }
-  }
 }
 
 device::HostPlan HostEmitter::emit() {

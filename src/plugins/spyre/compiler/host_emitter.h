@@ -50,8 +50,10 @@ class HostEmitter {
 
   // The operator that defines |value|, if a lowering may fold it into its only user: null otherwise.
   const graph::Op* foldable(graph::ValueId value) const;
-  // Declares the operator |index| done by another one.
-  bool folded(int32_t op_index) const { return folded_[op_index]; }
+  // The same, if it is a convert of a value in |from|.
+  const graph::Op* foldable_convert(graph::ValueId value, DType from) const;
+  // The operator that gives |value|, if it is folded into the one that is being lowered: null otherwise.
+  const graph::Op* folded_producer(graph::ValueId value) const;
   const std::vector<int32_t>& users(graph::ValueId value) const { return users_[value]; }
   bool is_output(graph::ValueId value) const;
   // Whether |value| is a parameter that is stored in panels.
@@ -65,7 +67,11 @@ class HostEmitter {
 
   void bind(graph::ValueId value, device::SlotKind kind, int32_t index);
   device::HostView arena_view(const graph::Type& type);
-  void plan_folds();
+  void plan_folds();  // host_folds.cc, and what follows
+  void fold_activation(const graph::Op& mul);
+  void fold_norm(int32_t index);
+  void fold_wide_norm(int32_t index);
+  const graph::Op* foldable_sum(graph::ValueId sum, int32_t norm, int32_t at) const;
   void emit_outputs();
   void plan_arena();
 
@@ -88,6 +94,8 @@ const std::map<std::string_view, HostLowering>& host_lowerings();
 // Registered by lower/host_*.cc; each adds its operators to the table.
 void add_elementwise_lowerings(std::map<std::string_view, HostLowering>& table);
 void add_matmul_lowerings(std::map<std::string_view, HostLowering>& table);
+// A norm over fp32 that is folded into the convert of its result (host_folds.cc).
+void emit_wide_norm(HostEmitter& emitter, const graph::Op& convert);
 void add_norm_lowerings(std::map<std::string_view, HostLowering>& table);
 void add_view_lowerings(std::map<std::string_view, HostLowering>& table);
 void add_lookup_lowerings(std::map<std::string_view, HostLowering>& table);

@@ -69,7 +69,105 @@ INSTANTIATE_TEST_SUITE_P(Graphs, HostFolds,
   %part = slice(%table) {axis=0, start=3, size=5}
   %y = gather_rows(%part, %ids)
   return %y
+})",
+                             R"(graph two_norms_of_one_sum {
+  input %a : f16[@4,64]
+  input %b : f16[@4,64]
+  param %v : f16[64]
+  param %w : f16[64]
+  %s = add(%a, %b)
+  %x = rms_norm(%s, %v) {eps=1e-05}
+  %y = rms_norm(%s, %w) {eps=1e-05}
+  return %x, %y
+})",
+                             R"(graph wide_residual {
+  input %x : f16[@5,72]
+  input %r : f32[@5,72]
+  param %w : f16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%x32, %r)
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %y = convert(%n) {dtype="f16"}
+  return %y, %s
+})",
+                             R"(graph wide_residual_begins {
+  input %x : bf16[@5,72]
+  param %w : bf16[72]
+  %s = convert(%x) {dtype="f32"}
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %y = convert(%n) {dtype="bf16"}
+  return %y, %s
+})",
+                             R"(graph wide_norm_is_an_output {
+  input %x : bf16[@5,72]
+  input %r : f32[@5,72]
+  param %w : bf16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%r, %x32)
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %y = convert(%n) {dtype="bf16"}
+  return %y, %n
+})",
+                             R"(graph two_wide_norms_of_one_sum {
+  input %x : f16[@5,72]
+  input %r : f32[@5,72]
+  param %v : f16[72]
+  param %w : f16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%r, %x32)
+  %v32 = convert(%v) {dtype="f32"}
+  %w32 = convert(%w) {dtype="f32"}
+  %m = rms_norm(%s, %v32) {eps=1e-05}
+  %a = convert(%m) {dtype="f16"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %b = convert(%n) {dtype="f16"}
+  return %a, %b
+})",
+                             R"(graph wide_sum_is_read_before_the_norm_ends {
+  input %x : f16[@5,72]
+  input %r : f32[@5,72]
+  param %w : f16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%r, %x32)
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %d = mul(%s, %r)
+  %y = convert(%n) {dtype="f16"}
+  return %y, %d
+})",
+                             R"(graph wide_sum_of_another_width {
+  input %x : bf16[@5,72]
+  input %r : f32[@5,72]
+  param %w : f16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%r, %x32)
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %y = convert(%n) {dtype="f16"}
+  return %y
 })"));
+
+// What the fold is for: a block's two additions and norms cost one step each.
+TEST(HostFolds, AResidualStreamInFp32IsOneStep) {
+  const graph::Graph g = graph::parse(R"(graph wide {
+  input %x : f16[@5,72]
+  input %r : f32[@5,72]
+  param %w : f16[72]
+  %x32 = convert(%x) {dtype="f32"}
+  %s = add(%x32, %r)
+  %w32 = convert(%w) {dtype="f32"}
+  %n = rms_norm(%s, %w32) {eps=1e-05}
+  %y = convert(%n) {dtype="f16"}
+  return %y, %s
+})");
+  Compiler compiler({.features = CpuFeatures::detected(), .threads = 1});
+  const auto program = compiler.compile(g);
+  ASSERT_EQ(program->host.steps.size(), 1u);
+  EXPECT_EQ(program->host.steps[0]->describe(), "add to f32 and rms_norm n=72");
+}
 
 }  // namespace
 }  // namespace spyre::compiler

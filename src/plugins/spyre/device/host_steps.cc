@@ -28,6 +28,9 @@ const Word* word(const HostFrame& frame, HostPlace place, int64_t offset) {
 const uint16_t* half_row(const HostFrame& frame, HostPlace place, int64_t offset) {
   return word<uint16_t>(frame, place, offset);
 }
+const float* wide_row(const HostFrame& frame, HostPlace place, int64_t offset) {
+  return word<float>(frame, place, offset);
+}
 uint16_t* mutable_row(const HostFrame& frame, HostPlace place, int64_t offset) {
   return at<uint16_t>(frame, place) + offset;
 }
@@ -140,6 +143,21 @@ std::string AddRmsNormStep::describe() const {
   return fmt::format("add and rms_norm n={}", n);
 }
 
+void WideRmsNormStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
+  kernels->rms_norm_wide(wide_row(frame, x, o[1]), half_row(frame, weight, 0), eps, mutable_row(frame, out, o[0]), n);
+}
+std::string WideRmsNormStep::describe() const {
+  return fmt::format("rms_norm of f32 n={}", n);
+}
+
+void WideAddRmsNormStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
+  kernels->add_rms_norm_wide(half_row(frame, x, o[1]), wide_row(frame, residual, o[2]), half_row(frame, weight, 0), eps,
+                             at<float>(frame, sum) + o[3], mutable_row(frame, out, o[0]), n);
+}
+std::string WideAddRmsNormStep::describe() const {
+  return fmt::format("add to f32 and rms_norm n={}", n);
+}
+
 void LayerNormStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
   kernels->layer_norm(half_row(frame, x, o[1]), half_row(frame, weight, 0), half_row(frame, bias, 0), eps,
                       mutable_row(frame, out, o[0]), n);
@@ -225,6 +243,12 @@ void CopyStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
       std::memcpy(target + static_cast<size_t>(i * out_stride) * to_size,
                   source + static_cast<size_t>(i * x_stride) * from_size, to_size);
     }
+  } else if (kernels != nullptr && x_stride == 1 && out_stride == 1) {
+    if (to == DType::kF32) {
+      kernels->to_f32(reinterpret_cast<const uint16_t*>(source), reinterpret_cast<float*>(target), n);
+    } else {
+      kernels->from_f32(reinterpret_cast<const float*>(source), reinterpret_cast<uint16_t*>(target), n);
+    }
   } else {
     for (int64_t i = 0; i < n; ++i) {
       store_any(to, target + static_cast<size_t>(i * out_stride) * to_size,
@@ -255,6 +279,13 @@ void GatherStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const
 }
 std::string GatherStep::describe() const {
   return fmt::format("gather rows n={}", n);
+}
+
+void Fp32RmsNormStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
+  rms_norm_row(DType::kF32, wide_row(frame, x, o[1]), wide_row(frame, weight, 0), eps, at<float>(frame, out) + o[0], n);
+}
+std::string Fp32RmsNormStep::describe() const {
+  return fmt::format("fp32 rms_norm n={}", n);
 }
 
 void Fp32Step::row(const HostFrame& frame, const Offsets& o, std::byte*) const {

@@ -99,6 +99,21 @@ struct AddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
   std::string describe() const override;
 };
 
+// The same over a residual stream in fp32: x (of the first), residual and sum are rows of floats.
+struct WideRmsNormStep final : RowStep {  // operands: out, x
+  HostPlace x, weight;
+  float eps = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+struct WideAddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
+  HostPlace x, residual, sum, weight;
+  float eps = 0;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
 struct LayerNormStep final : RowStep {  // operands: out, x
   HostPlace x, weight, bias;
   float eps = 0;
@@ -137,7 +152,7 @@ struct RotaryStep final : RowStep {
 };
 
 // Rows of elements of any dtype from one place to another, converting. Operands: out, x; elements |x_stride| apart
-// (0 = one element spread over the row).
+// (0 = one element spread over the row). |kernels|, where there are any, convert between fp32 and their dtype.
 struct CopyStep final : RowStep {
   HostPlace x;
   DType from = DType::kF16, to = DType::kF16;
@@ -153,6 +168,14 @@ struct GatherStep final : RowStep {
   HostPlace table;
   int64_t table_rows = 0;
   size_t element_bytes = 2;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
+// rms_norm whose operands and result are fp32, by the scalar definition. Operands: out, x.
+struct Fp32RmsNormStep final : RowStep {
+  HostPlace x, weight;
+  float eps = 0;
   void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
   std::string describe() const override;
 };

@@ -31,6 +31,18 @@ SPYRE_INLINE void put(uint16_t* p, Vec x, int64_t count) {
   }
 }
 
+SPYRE_INLINE Vec get_f32(const float* p, int64_t count) {
+  return count == 16 ? load(p) : load_n(p, count);
+}
+
+SPYRE_INLINE void put_f32(float* p, Vec x, int64_t count) {
+  if (count == 16) {
+    store(p, x);
+  } else {
+    store_n(p, x, count);
+  }
+}
+
 // ---- Elementwise.
 
 template <typename T, typename F>
@@ -210,6 +222,38 @@ void add_rms_norm(const uint16_t* x, const uint16_t* residual, const uint16_t* w
 }
 
 template <typename T>
+SPYRE_INLINE void scale_wide(const float* x, float r, const uint16_t* weight, uint16_t* y, int64_t n) {
+  const Vec factor = set1(r);
+  for_chunks(n, [&](int64_t i, int64_t count) {
+    put<T>(y + i, get_f32(x + i, count) * factor * get<T>(weight + i, count), count);
+  });
+}
+
+template <typename T>
+void rms_norm_wide(const float* x, const uint16_t* weight, float eps, uint16_t* y, int64_t n) {
+  Vec lanes = zero();
+  for_chunks(n, [&](int64_t i, int64_t count) {
+    const Vec v = get_f32(x + i, count);
+    const Vec next = lanes + v * v;
+    lanes = count == 16 ? next : select(lanes_between(0, count), next, lanes);
+  });
+  scale_wide<T>(x, reciprocal_root(sum_tree(lanes), n, eps), weight, y, n);
+}
+
+template <typename T>
+void add_rms_norm_wide(const uint16_t* x, const float* residual, const uint16_t* weight, float eps, float* sum,
+                       uint16_t* y, int64_t n) {
+  Vec lanes = zero();
+  for_chunks(n, [&](int64_t i, int64_t count) {
+    const Vec s = get<T>(x + i, count) + get_f32(residual + i, count);
+    put_f32(sum + i, s, count);
+    const Vec next = lanes + s * s;
+    lanes = count == 16 ? next : select(lanes_between(0, count), next, lanes);
+  });
+  scale_wide<T>(sum, reciprocal_root(sum_tree(lanes), n, eps), weight, y, n);
+}
+
+template <typename T>
 void layer_norm(const uint16_t* x, const uint16_t* weight, const uint16_t* bias, float eps, uint16_t* y, int64_t n) {
   const Vec mean = set1(sum_of<T>(x, n, [](Vec v) { return v; }) / static_cast<float>(n));
   const float squares = sum_of<T>(x, n, [&](Vec v) {
@@ -236,15 +280,13 @@ void rotate_half(const uint16_t* x, const uint16_t* cos, const uint16_t* sin, ui
 template <typename T>
 void to_f32(const uint16_t* x, float* y, int64_t n) {
   for_chunks(n, [&](int64_t i, int64_t count) {
-    const Vec v = get<T>(x + i, count);
-    count == 16 ? store(y + i, v) : store_n(y + i, v, count);
+    put_f32(y + i, get<T>(x + i, count), count);
   });
 }
 
 template <typename T>
 void from_f32(const float* x, uint16_t* y, int64_t n) {
-  for_chunks(n,
-             [&](int64_t i, int64_t count) { put<T>(y + i, count == 16 ? load(x + i) : load_n(x + i, count), count); });
+  for_chunks(n, [&](int64_t i, int64_t count) { put<T>(y + i, get_f32(x + i, count), count); });
 }
 
 template <typename T>
@@ -268,6 +310,8 @@ void fill_table(RowKernels& table, CpuLevel level, const char* name) {
                      activate_mul<T>,
                      rms_norm<T>,
                      add_rms_norm<T>,
+                     rms_norm_wide<T>,
+                     add_rms_norm_wide<T>,
                      layer_norm<T>,
                      softmax<T>,
                      reduce<T>,

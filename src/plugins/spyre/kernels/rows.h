@@ -1,6 +1,7 @@
 // Row kernels: everything a program does to rows of 16-bit numbers apart from matrix products and attention.
 //
-// A row is n >= 0 contiguous words of the table's dtype (f16 or bf16), at any alignment. Each kernel gives, bit for
+// A row is n >= 0 contiguous words of the table's dtype (f16 or bf16), at any alignment; the residual stream of the
+// *_wide kernels is rows of floats. Each kernel gives, bit for
 // bit, what the scalar form in base/vector_math.h gives (docs/numerics.md §3-§5), on every instruction set. Outputs may
 // be the same row as an input ("in place") unless stated; they may not overlap an input in any other way. Weights,
 // biases and the like are rows of the same dtype. Kernels are plain functions: any thread, no state, no allocation. The
@@ -58,6 +59,10 @@ struct RowKernels {
   // sum = round(x + residual), y = rms_norm(sum). `sum` may be x or residual; y may be x or residual when sum is not.
   void (*add_rms_norm)(const uint16_t* x, const uint16_t* residual, const uint16_t* weight, float eps, uint16_t* sum,
                        uint16_t* y, int64_t n);
+  // The same over a residual stream in fp32: nothing is rounded but y, once. `sum` may be residual.
+  void (*rms_norm_wide)(const float* x, const uint16_t* weight, float eps, uint16_t* y, int64_t n);
+  void (*add_rms_norm_wide)(const uint16_t* x, const float* residual, const uint16_t* weight, float eps, float* sum,
+                            uint16_t* y, int64_t n);
   void (*layer_norm)(const uint16_t* x, const uint16_t* weight, const uint16_t* bias, float eps, uint16_t* y,
                      int64_t n);
   void (*softmax)(const uint16_t* x, uint16_t* y, int64_t n);

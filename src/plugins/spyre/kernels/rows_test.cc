@@ -274,6 +274,38 @@ TEST(RowKernels, Norms) {
   });
 }
 
+// The residual stream in fp32: a sum that is not rounded, a norm that is rounded once.
+TEST(RowKernels, WideNorms) {
+  for_each_case([](const Case& c) {
+    std::mt19937 random(static_cast<uint32_t>(c.n));
+    std::normal_distribution<float> normal(0, 3.0f);
+    Row x(c.words(1), c.shift), w(c.words(3), (c.shift + 2) % 8);
+    const Floats fx = widen(c.dtype, x.words()), fw = widen(c.dtype, w.words());
+    const float eps = 1e-5f, guard = 123.0f;
+    const int64_t shift = c.shift % 4;
+    Floats stream(c.n + shift + 1, guard);
+    for (int64_t i = 0; i < c.n; ++i) stream[shift + i] = normal(random);
+    if (c.kind == Kind::kSpecial) stream[shift + c.n / 2] = std::numeric_limits<float>::infinity();
+    Floats want(c.n), sum(c.n);
+    rms_norm_row(DType::kF32, stream.data() + shift, fw.data(), eps, want.data(), c.n);
+    ASSERT_NO_FATAL_FAILURE(expect_row(c, want, "rms_norm_wide", [&](uint16_t* y) {
+      c.kernels.rms_norm_wide(stream.data() + shift, w.data(), eps, y, c.n);
+    }));
+    for (int64_t i = 0; i < c.n; ++i) sum[i] = fx[i] + stream[shift + i];
+    rms_norm_row(DType::kF32, sum.data(), fw.data(), eps, want.data(), c.n);
+    ASSERT_NO_FATAL_FAILURE(expect_row(c, want, "add_rms_norm_wide", [&](uint16_t* y) {
+      float* residual = stream.data() + shift;  // the sum in its place
+      c.kernels.add_rms_norm_wide(x.data(), residual, w.data(), eps, residual, y, c.n);
+    }));
+    for (int64_t i = 0; i < c.n; ++i) {
+      const float got = stream[shift + i];
+      ASSERT_TRUE(std::isnan(sum[i]) ? std::isnan(got) : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(sum[i]))
+          << c.name() << " the sum of add_rms_norm_wide " << i;
+    }
+    EXPECT_EQ(stream.back(), guard) << c.name();
+  });
+}
+
 TEST(RowKernels, SoftmaxAndReductions) {
   for_each_case([](const Case& c) {
     Row x(c.words(1), c.shift);

@@ -23,7 +23,7 @@ struct GoldenCase {
 
 class SpyreGolden : public ::testing::TestWithParam<GoldenCase> {};
 
-// Within 1.5 x the error of transformers' own run in the same dtype.
+// Beside the errors of transformers' own run in the same dtype (golden_bounds).
 TEST_P(SpyreGolden, EqualsTransformers) {
   const GoldenCase& setup = GetParam();
   const Golden golden = load_golden(setup.folder);
@@ -77,10 +77,11 @@ TEST_P(SpyreSmolLm2, EqualsTransformers) {
     const Top5Error error = top5_error(prompt, logits, 0.05);
     std::cout << prompt.name << ": worst " << error.worst << ", mean " << error.mean << ", within 0.01 "
               << error.share_within << ", transformers in f16 " << prompt.hf_float16_logprob << "\n";
-    // Storing activations in f16 alone moves single log-probabilities by some hundredths, in transformers' run as in
-    // ours: the mean is what 16 bits promise, the worst of hundreds is a lottery that both draw.
-    EXPECT_LE(error.mean, 0.01);
-    EXPECT_LE(error.worst, 2 * prompt.hf_float16_logprob);
+    // Operands in f16 alone move single log-probabilities by some hundredths, in transformers' run as in ours: the mean
+    // is what 16 bits promise, the worst of hundreds is a lottery that both draw. A residual stream in f16 has a mean
+    // of 0.0046 over these prompts, one in fp32 of 0.0030.
+    EXPECT_LE(error.mean, 0.0065);
+    EXPECT_LE(error.worst, 1.2 * prompt.hf_float16_logprob);
     EXPECT_EQ(error.wrong_ids, 0);
     if (prompt.greedy_ids.empty()) return;
     platform::Instance instance = platform::make_instance(platform, config);

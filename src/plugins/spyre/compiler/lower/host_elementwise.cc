@@ -133,11 +133,7 @@ void emit_activate_mul(HostEmitter& e, const graph::Op& mul, int activated) {
 
 void lower_binary(HostEmitter& e, const graph::Op& op) {
   for (int i = 0; i < 2; ++i) {
-    const graph::Value& v = e.graph().value(op.inputs[i]);
-    if (op.name() == "mul" && v.role == graph::Role::kResult && e.folded(v.producer)) {
-      const std::string_view producer = e.graph().ops[v.producer].name();
-      if (producer != "add") return emit_activate_mul(e, op, i);
-    }
+    if (e.folded_producer(op.inputs[i]) != nullptr) return emit_activate_mul(e, op, i);
   }
   const BinaryEntry& b = entry(kBinary, op.name());
   const graph::ValueId result = op.outputs[0];
@@ -186,6 +182,7 @@ void lower_offset(HostEmitter& e, const graph::Op& op) {
 }
 
 void lower_convert(HostEmitter& e, const graph::Op& op) {
+  if (e.folded_producer(op.inputs[0]) != nullptr) return emit_wide_norm(e, op);
   const HostView x = e.view(op.inputs[0]);
   if (x.dtype == e.type(op.outputs[0]).dtype) return e.alias(op.outputs[0], x);
   e.copy(x, e.define(op.outputs[0]));

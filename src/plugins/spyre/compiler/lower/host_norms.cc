@@ -16,16 +16,28 @@ void require_half(HostEmitter& e, const graph::Op& op) {
   }
 }
 
+// No 16-bit result to fold into.
+void emit_fp32_norm(HostEmitter& e, const graph::Op& op) {
+  const HostView x = e.contiguous_rows(e.view(op.inputs[0])), weight = e.contiguous(e.view(op.inputs[1]));
+  const HostView out = e.define(op.outputs[0]);
+  auto step = std::make_unique<device::Fp32RmsNormStep>();
+  step->eps = static_cast<float>(op.float_attr("eps"));
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  step->weight = e.place(weight);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
 void lower_rms_norm(HostEmitter& e, const graph::Op& op) {
-  require_half(e, op);
+  if (e.type(op.inputs[0]).dtype == DType::kF32) return emit_fp32_norm(e, op);
   const HostView weight = e.contiguous(e.view(op.inputs[1]));
-  const graph::Value& x_value = e.graph().value(op.inputs[0]);
   const auto eps = static_cast<float>(op.float_attr("eps"));
-  if (x_value.role == graph::Role::kResult && e.folded(x_value.producer)) {
-    const graph::Op& add = e.graph().ops[x_value.producer];
-    const HostView x = e.contiguous_rows(e.view(add.inputs[0]));
-    const HostView residual = e.contiguous_rows(e.view(add.inputs[1]));
-    const HostView sum = e.define(add.outputs[0]);
+  if (const graph::Op* add = e.folded_producer(op.inputs[0])) {
+    const HostView x = e.contiguous_rows(e.view(add->inputs[0]));
+    const HostView residual = e.contiguous_rows(e.view(add->inputs[1]));
+    const HostView sum = e.define(add->outputs[0]);
     const HostView out = e.define(op.outputs[0]);
     auto step = std::make_unique<device::AddRmsNormStep>();
     step->kernels = &e.rows(out.dtype);
@@ -116,7 +128,51 @@ void lower_reduce_max(HostEmitter& e, const graph::Op& op) {
   emit_reduce(e, op, kernels::ReduceOp::kMax);
 }
 
+void emit_wide_add_norm(HostEmitter& e, const graph::Op& add, const graph::Op& convert, const HostView& weight,
+                        float eps) {
+  const DType half = e.type(convert.outputs[0]).dtype;
+  const int term = e.foldable_convert(add.inputs[0], half) != nullptr ? 0 : 1;
+  const graph::Op& widen = *e.foldable_convert(add.inputs[term], half);
+  const HostView x = e.contiguous_rows(e.view(widen.inputs[0]));
+  const HostView residual = e.contiguous_rows(e.view(add.inputs[1 - term]));
+  const HostView sum = e.define(add.outputs[0]);
+  const HostView out = e.define(convert.outputs[0]);
+  auto step = std::make_unique<device::WideAddRmsNormStep>();
+  step->kernels = &e.rows(half);
+  step->eps = eps;
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x, &residual, &sum});
+  step->x = e.place(x);
+  step->residual = e.place(residual);
+  step->sum = e.place(sum);
+  step->weight = e.place(weight);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
 }  // namespace
+
+void emit_wide_norm(HostEmitter& e, const graph::Op& convert) {
+  const graph::Graph& graph = e.graph();
+  const graph::Op& norm = graph.ops[graph.value(convert.inputs[0]).producer];
+  const graph::Op& weight_convert = graph.ops[graph.value(norm.inputs[1]).producer];
+  const auto eps = static_cast<float>(norm.float_attr("eps"));
+  const HostView weight = e.contiguous(e.view(weight_convert.inputs[0]));
+  if (const graph::Op* add = e.folded_producer(norm.inputs[0])) {
+    return emit_wide_add_norm(e, *add, convert, weight, eps);
+  }
+  const HostView x = e.contiguous_rows(e.view(norm.inputs[0]));
+  const HostView out = e.define(convert.outputs[0]);
+  auto step = std::make_unique<device::WideRmsNormStep>();
+  step->kernels = &e.rows(out.dtype);
+  step->eps = eps;
+  step->n = out.dims.back().extent;
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  step->weight = e.place(weight);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
 
 void add_norm_lowerings(std::map<std::string_view, HostLowering>& table) {
   table["rms_norm"] = lower_rms_norm;

@@ -73,8 +73,8 @@ class ChatTemplate {
   bool takes_strings_ = true, takes_parts_ = false;
 };
 
-// The template of a model folder: chat_template.jinja, or `chat_template` of tokenizer_config.json (a text, or a list of
-// named ones, of which "default" and "tool_use" are taken). None where there is none.
+// The template of a model folder: chat_template.jinja, or `chat_template` of tokenizer_config.json (a text, or a list
+// of named ones, of which "default" and "tool_use" are taken). None where there is none.
 std::optional<ChatTemplate> load_chat_template(const std::filesystem::path& folder);
 // tokenizer.chat_template of a GGUF file, and tokenizer.chat_template.tool_use.
 std::optional<ChatTemplate> load_chat_template(const formats::GgufFile& file);

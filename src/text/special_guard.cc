@@ -17,9 +17,9 @@ SpecialGuard::SpecialGuard(const std::vector<std::string>& specials) {
   }
 }
 
-size_t SpecialGuard::longest_at(std::string_view text, size_t at) const {
+size_t SpecialGuard::longest_at(std::string_view text, size_t at, size_t end) const {
   for (const std::string& special : by_first_byte_[static_cast<unsigned char>(text[at])]) {
-    if (text.compare(at, special.size(), special) == 0) return special.size();
+    if (special.size() <= end - at && text.compare(at, special.size(), special) == 0) return special.size();
   }
   return 0;
 }
@@ -33,7 +33,7 @@ void SpecialGuard::mark(std::string& text) const {
   size_t done = 0;
   // Overlapping ones, too: when the first is not read as a token, the second could be.
   for (size_t at = 0; at < text.size(); ++at) {
-    if (longest_at(text, at) == 0) continue;
+    if (longest_at(text, at, text.size()) == 0) continue;
     out.append(text, done, at - done).append(kMarkText);
     done = at;
   }
@@ -79,7 +79,9 @@ ChatPrompt SpecialGuard::cut(std::string_view rendered) const {
   };
   for (size_t at = 0; at < text.size();) {
     while (next_mark != marks.end() && *next_mark < at) ++next_mark;
-    const size_t length = next_mark != marks.end() && *next_mark == at ? 0 : longest_at(text, at);
+    // What crosses a mark is no token of the template: its end was written by a user.
+    const size_t end = next_mark == marks.end() ? text.size() : *next_mark;
+    const size_t length = longest_at(text, at, end);
     if (length == 0) {
       ++at;
       continue;

@@ -33,7 +33,8 @@ class SpecialGuard {
   static constexpr std::string_view kMarkText = "\xEF\xB7\x90";
 
  private:
-  size_t longest_at(std::string_view text, size_t at) const;  // bytes of the longest special text there, or 0
+  // Bytes of the longest special text that stands at |at| and ends by |end|, or 0.
+  size_t longest_at(std::string_view text, size_t at, size_t end) const;
   void mark(std::string& text) const;
 
   std::array<std::vector<std::string>, 256> by_first_byte_;  // each longest first

@@ -365,6 +365,7 @@ fn value_filters(env: &mut Environment<'static>) {
     env.add_filter("float", |v: &Value, fallback: Option<Value>| -> Value {
         parsed(v).map_or(fallback.unwrap_or(Value::from(0.0)), Value::from)
     });
+    env.add_filter("sum", sum);
     env.add_filter("batch", |state: &State, v: Value, count: i64, fill: Option<Value>| -> Result<Value> {
         check_count(count)?;
         minijinja::filters::batch(state, v, count as usize, fill)
@@ -373,6 +374,19 @@ fn value_filters(env: &mut Environment<'static>) {
         check_count(count)?;
         minijinja::filters::slice(state, v, count as usize, fill)
     });
+}
+
+fn sum(v: &Value, attribute: Option<Value>, start: Option<Value>, named: Kwargs) -> Result<Value> {
+    let attribute = attribute.or(named.get::<Option<Value>>("attribute")?);
+    let mut total = start.or(named.get::<Option<Value>>("start")?).unwrap_or(Value::from(0));
+    named.assert_all_used()?;
+    for item in v.try_iter()? {
+        total = match &attribute {
+            Some(key) => add(&total, &item.get_item(key)?)?,
+            None => add(&total, &item)?,
+        };
+    }
+    Ok(total)
 }
 
 fn check_count(count: i64) -> Result<()> {
@@ -398,7 +412,9 @@ fn tests(env: &mut Environment<'static>) {
     env.add_test("sequence", |v: &Value| {
         matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
     });
-    env.add_test("iterable", |v: &Value| v.is_undefined() || v.as_str().is_some() || v.try_iter().is_ok());
+    env.add_test("iterable", |v: &Value| {
+        v.is_undefined() || v.as_str().is_some() || (!v.is_none() && v.try_iter().is_ok())
+    });
     env.add_test("number", |v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool));
     env.add_test("callable", |v: &Value| v.kind() == ValueKind::Plain && v.as_object().is_some());
     env.add_test("lower", |v: &Value| v.as_str().is_some_and(|s| s.to_lowercase() == s && s.to_uppercase() != s));

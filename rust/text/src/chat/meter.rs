@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use minijinja::{Error, ErrorKind};
 
 pub const OUTPUT_LIMIT: usize = 16 << 20; // bytes of a prompt
-const WORK_LIMIT: usize = 256 << 20; // bytes made on the way, all together
-const TIME_LIMIT: Duration = Duration::from_secs(10);
+const WORK_LIMIT: usize = 128 << 20; // bytes made on the way, all together
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 thread_local! {
     static LEFT: Cell<usize> = const { Cell::new(0) };

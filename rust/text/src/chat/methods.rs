@@ -256,7 +256,7 @@ fn split(name: &str, s: &str, separator: Option<String>, most: Option<i64>) -> R
                 rest = strip(left, None, !from_right, from_right);
             }
             _ => {
-                parts.push(strip(rest, None, from_right, !from_right && parts.len() < most).to_owned());
+                parts.push(rest.to_owned());
                 break;
             }
         }

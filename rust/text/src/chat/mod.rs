@@ -23,7 +23,7 @@ use crate::abi::catching;
 use crate::error::{Failure, Kind, Result};
 use meter::OUTPUT_LIMIT;
 
-const SOURCE_LIMIT: usize = 1 << 20; // bytes; the longest in use have 20 KiB
+const SOURCE_LIMIT: usize = 256 << 10; // bytes; the longest in use have 20 KiB
 const INPUT_LIMIT: usize = 64 << 20; // bytes of JSON
 const FUEL: u64 = 4_000_000; // steps; a turn of a conversation takes 50 to 500
 const RECURSION: usize = 100; // levels of macros and loops
@@ -43,7 +43,7 @@ impl Template {
             let n = source.len();
             return Err(Failure::unsupported(format!("the chat template has {n} bytes; the limit is {SOURCE_LIMIT}")));
         }
-        let template = Template { source: program::without_generation_tags(source), bos: bos.into(), eos: eos.into() };
+        let template = Template { source: program::adapted(source), bos: bos.into(), eos: eos.into() };
         on_a_thread(|| {
             let compiled = program::compile(&template.source);
             compiled

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, TemplateConfig, WhitespaceConfig};
+use minijinja::machinery::{
+    tokenize, CompiledTemplate, Instruction, Instructions, Span, TemplateConfig, Token, WhitespaceConfig,
+};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Error, Value};
 
@@ -24,13 +26,17 @@ const NO_CACHE: u8 = !0; // the slot of a looked-up filter; this value: none
 pub fn compile(source: &str) -> Result<Program<'_>, Error> {
     let config = TemplateConfig {
         syntax_config: SyntaxConfig::default(),
-        // As transformers sets them.
-        ws_config: WhitespaceConfig { trim_blocks: true, lstrip_blocks: true, ..Default::default() },
+        ws_config: white_space(),
         default_auto_escape: Arc::new(|_| AutoEscape::None),
     };
     let compiled = CompiledTemplate::new("chat template", source, &config)?;
     let blocks = compiled.blocks.iter().map(|(name, code)| (*name, rewrite(code))).collect();
     Ok(Program { instructions: rewrite(&compiled.instructions), blocks })
+}
+
+/// As transformers sets it.
+fn white_space() -> WhitespaceConfig {
+    WhitespaceConfig { trim_blocks: true, lstrip_blocks: true, ..Default::default() }
 }
 
 fn rewrite<'s>(code: &Instructions<'s>) -> Instructions<'s> {
@@ -76,28 +82,56 @@ fn rewrite<'s>(code: &Instructions<'s>) -> Instructions<'s> {
     out
 }
 
-/// `{% generation %}` ... `{% endgeneration %}` mark what a model said, for training; they print nothing. Written as an
+/// A source as minijinja is given it.
+///
+/// `{% generation %}` ... `{% endgeneration %}` mark what a model said, for training, and print nothing: they become an
 /// `if` that holds, so that the white space around them is treated as before.
-pub fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else { break };
-        let tag = &rest[start..start + length + 2];
-        let inner = tag[2..tag.len() - 2].trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
-        out.push_str(&rest[..start]);
-        match inner {
-            "generation" => out.push_str(&tag.replacen("generation", "if true", 1)),
-            "endgeneration" => out.push_str(&tag.replacen("endgeneration", "endif", 1)),
-            _ => {
-                // Not the whole tag: its text may hold another "{%" in a string.
-                out.push_str("{%");
-                rest = &rest[start + 2..];
-                continue;
-            }
+///
+/// The compiler works out operators between constants by itself, in its own meaning and without our bounds
+/// (`'x' * 100000000`). So where a template multiplies or uses `~`, its numbers are written as `(5|int)`, which is no
+/// constant.
+pub fn adapted(source: &str) -> String {
+    let mut numbers: Vec<(Span, &str)> = Vec::new();
+    let mut tags: Vec<(Span, &str)> = Vec::new();
+    let mut operators = false;
+    let (mut after_dot, mut after_start) = (false, false);
+    for token in tokenize(source, false, SyntaxConfig::default(), white_space()) {
+        let Ok((token, span)) = token else { return source.into() }; // compiling will say what is wrong
+        match token {
+            Token::Mul | Token::Pow | Token::Tilde => operators = true,
+            Token::Int(_) | Token::Int128(_) if !after_dot => numbers.push((span, "int")),
+            Token::Float(_) if !after_dot => numbers.push((span, "float")),
+            Token::Ident("generation") if after_start => tags.push((span, "if true")),
+            Token::Ident("endgeneration") if after_start => tags.push((span, "endif")),
+            _ => {}
         }
-        rest = &rest[start + tag.len()..];
+        after_dot = matches!(token, Token::Dot);
+        after_start = matches!(token, Token::BlockStart);
     }
-    out.push_str(rest);
-    out
+    let text = |span: Span| &source[span.start_offset as usize..span.end_offset as usize];
+    let mut edits: Vec<(Span, String)> = tags.into_iter().map(|(span, new)| (span, new.to_owned())).collect();
+    if operators {
+        edits.extend(numbers.into_iter().map(|(span, filter)| (span, format!("({}|{filter})", text(span)))));
+    }
+    edits.sort_by_key(|(span, _)| span.start_offset);
+    let mut out = String::with_capacity(source.len() + 8 * edits.len());
+    let mut done = 0;
+    for (span, new) in edits {
+        out.extend([&source[done..span.start_offset as usize], &new]);
+        done = span.end_offset as usize;
+    }
+    out + &source[done..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tags_and_numbers_are_adapted() {
+        assert_eq!(adapted("{%- generation -%}x{% endgeneration %}"), "{%- if true -%}x{% endif %}");
+        let same = "{{ '{% generation %}' }}{# {% generation %} #}{% raw %}{% generation %}{% endraw %}{{ 5 + x.0 }}";
+        assert_eq!(adapted(same), same);
+        assert_eq!(adapted("{{ 'x' * 5 + y.0 * 1.5 }} 7 '8'"), "{{ 'x' * (5|int) + y.0 * (1.5|float) }} 7 '8'");
+    }
 }

@@ -12,6 +12,7 @@ use minijinja::{Error, ErrorKind};
 
 use super::meter;
 
+const STEP_COST: usize = 16; // what a piece costs beside its bytes: a tree may have many and short ones
 const DEPTH_LIMIT: usize = 200; // of nested values; JSON that comes in has at most 128
 
 type Result<T> = std::result::Result<T, Error>;
@@ -22,7 +23,7 @@ pub struct Text(String);
 
 impl Text {
     pub fn push(&mut self, piece: &str) -> Result<()> {
-        meter::charge(piece.len())?;
+        meter::charge(piece.len() + STEP_COST)?;
         self.0.push_str(piece);
         Ok(())
     }
@@ -254,7 +255,7 @@ fn write_json_string(out: &mut Text, text: &str, ensure_ascii: bool) -> Result<(
             '\t' => word.push_str("\\t"),
             '\u{8}' => word.push_str("\\b"),
             '\u{c}' => word.push_str("\\f"),
-            c if (c as u32) < 0x20 || (ensure_ascii && !c.is_ascii() && !meter::is_mark(c)) => {
+            c if (c as u32) < 0x20 || (ensure_ascii && c > '~' && !meter::is_mark(c)) => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     let _ = write!(word, "\\u{unit:04x}");
                 }

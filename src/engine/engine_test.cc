@@ -317,6 +317,27 @@ TEST(Engine, AFailingFirstChoiceSetsTheOthersFree) {
   EXPECT_TRUE(rig.clean());
 }
 
+// Preempted in the middle of its prompt, a request scores some positions twice; it hears of each one once.
+TEST(Engine, PromptLogprobsSurviveAPreemption) {
+  const auto scored = [](const Answers& answers) { return answers.choices[0].prompt_logprobs; };
+  Request request = named(greedy(30, 2, 50), "scored");
+  request.sampling.prompt_logprobs = 2;
+  Answers alone;
+  Rig quiet({.max_num_batched_tokens = 4});
+  quiet.engine->submit(request, alone.callback());
+  quiet.run();
+  ASSERT_EQ(scored(alone).size(), 29u);
+
+  Rig rig({.max_num_batched_tokens = 4});  // 12 blocks: 4 for the first prompt, 8 for the second
+  Answers first, second;
+  rig.engine->submit(named(greedy(14, 30), "first"), first.callback());
+  rig.engine->submit(request, second.callback());
+  rig.run();
+  EXPECT_GT(rig.engine->stats().preemptions, 0);
+  EXPECT_EQ(second[0].tokens, alone[0].tokens);
+  EXPECT_TRUE(same(scored(second), scored(alone)));
+}
+
 TEST(Engine, SaltsKeepPrefixesApart) {
   Rig rig;
   Request request = greedy(16, 2);

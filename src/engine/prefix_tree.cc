@@ -21,15 +21,15 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-PrefixTree::PrefixTree() : seed_(random_seed()) {}
+PrefixTree::PrefixTree(uint64_t hash_mask) : mask_(hash_mask), seed_(random_seed()) {}
 
 PrefixTree::~PrefixTree() {
   for (Node* node : nodes_) delete node;
 }
 
-uint64_t PrefixTree::chain(uint64_t hash, std::span<const int32_t> tokens) {
+uint64_t PrefixTree::chain(uint64_t hash, std::span<const int32_t> tokens) const {
   for (const int32_t token : tokens) hash = mix(hash, static_cast<uint32_t>(token));
-  return hash;
+  return hash & mask_;
 }
 
 bool PrefixTree::Equal::operator()(const Key& key, const Node* node) const {

@@ -28,7 +28,8 @@ class PrefixTree {
     int64_t uses = 0;   // children and pins
   };
 
-  PrefixTree();
+  // Tests mask the hash, to see collisions.
+  explicit PrefixTree(uint64_t hash_mask = ~uint64_t{0});
   ~PrefixTree();
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
@@ -64,10 +65,11 @@ class PrefixTree {
     bool operator()(const Node* node, const Key& key) const { return (*this)(key, node); }
   };
 
-  static uint64_t chain(uint64_t hash, std::span<const int32_t> tokens);
+  uint64_t chain(uint64_t hash, std::span<const int32_t> tokens) const;
   void drop_if_unused(Node* node);
 
-  uint64_t seed_;  // of this process, so that nobody can prepare colliding prompts
+  const uint64_t mask_;
+  const uint64_t seed_;  // of this process, so that nobody can prepare colliding prompts
   std::unordered_map<std::string, std::unique_ptr<Node>> roots_;
   std::unordered_set<Node*, Hash, Equal> nodes_;  // owned; roots are not among them
 };

@@ -57,6 +57,15 @@ std::string speeds_text(const json& report) {
                            mb(decode["bytes_per_token"]));
 }
 
+std::string batch_text(const json& b) {
+  std::string out = fmt::format("{:<10} {:>7} {:>10.1f}   {:.2f} ms a step", "batch", b["sequences"].get<int64_t>(),
+                                b["tokens_per_second"].get<double>(), 1e3 * b["step_seconds"].get<double>());
+  if (b["ratio"].is_null()) return out + "\n";
+  return out + fmt::format(", {:.1f}% of the limit: products {:.2f} ms, memory {:.2f} ms\n",
+                           100 * b["ratio"].get<double>(), 1e3 * b["compute_seconds"].get<double>(),
+                           1e3 * b["memory_seconds"].get<double>());
+}
+
 std::string meters_text(const json& meters) {
   std::string out =
       fmt::format("\n{:<28} {:>12} {:>12}\n", "meters", "1 thread", number(meters["threads"]) + " threads");
@@ -86,6 +95,7 @@ void write_text(const json& report, int64_t repeat) {
                      mb(m["peak_rss_bytes"]), mb(m["rss_anon_bytes"]), mb(m["weight_bytes"]), mb(m["kv_bytes"]),
                      more ? "everything else " + mb(m["rest_bytes"]) : "not all of it touched yet");
   out += speeds_text(report);
+  if (report.contains("batch")) out += batch_text(report["batch"]);
   out += fmt::format("{:<10} medians of {}, each between two measurements of the limit\n", "", repeat);
   if (report.contains("meters")) out += meters_text(report["meters"]);
   write_out(out);
@@ -123,6 +133,10 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
       ->group(group);
+  command->add_option("--batch", options->sizes.batch, "Sequences that decode together, measured as well [none]")
+      ->check(CLI::Range(2, 4096))
+      ->type_name("N")
+      ->group(group);
   command->add_option("--format", options->format, "text or json (which has every sample)")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}))
@@ -132,7 +146,12 @@ void add_bench(CLI::App& app) {
       "Units: MB is 10^6 bytes, GB/s 10^9. The limits are measured in the same run: inline assembly that does nothing\n"
       "but multiply and add, and reading a buffer of the weights' size.");
   command->final_callback([command, options] {
-    OpenModel open = open_model(options->model.config(), options->format == "text");
+    platform::EngineConfig config = options->model.config();
+    if (options->sizes.batch > 0) {  // a cache for all of them
+      config.serving = true;
+      if (!config.max_num_seqs) config.max_num_seqs = options->sizes.batch;
+    }
+    OpenModel open = open_model(config, options->format == "text");
     fit_defaults(*command, open, options->sizes);
     const json report = measure_model(open, options->sizes);
     if (options->format == "json") return write_out(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -62,8 +63,9 @@ class Bench {
   Bench(OpenModel& open, const BenchSizes& sizes)
       : open_(open),
         sizes_(sizes),
-        // Every sample computes its prompt.
-        engine_(*open.instance.worker, {.num_blocks = open.instance.num_kv_blocks, .prefix_caching = false}) {
+        // Every sample computes its prompt, and as fast as it can.
+        engine_(*open.instance.worker,
+                {.num_blocks = open.instance.num_kv_blocks, .prefix_caching = false, .max_token_gap = 3600}) {
     work_ = report("work");
     if (work_.is_null()) return;
     // The buffer is of the weights' size, unless it would push the model out of memory.
@@ -81,6 +83,7 @@ class Bench {
     for (int64_t i = 0; i < sizes_.repeat; ++i) samples.push_back(sample());
     out["prefill"] = prefill(samples);
     out["decode"] = decode(samples);
+    if (sizes_.batch > 0) out["batch"] = batch();
     const json artifacts = report("artifacts");
     if (artifacts.is_object()) out["compiles_after_ready"] = artifacts.value("compiles_after_ready", json());
     return out;
@@ -231,6 +234,69 @@ class Bench {
                   {"limit_tokens_per_second", median(limits) * 1e9 / bytes},
                   {"ratio", median(ratios)}});
     }
+    return out;
+  }
+
+  // Times of the steps in which every sequence decodes, ascending.
+  std::vector<double> batch_steps() {
+    std::vector<double> times;
+    int64_t taking_part = 0;
+    std::optional<std::string> error;
+    for (int64_t i = 0; i < sizes_.batch; ++i) {
+      engine::Request r = request(sizes_.prompt_tokens, sizes_.output_tokens);
+      r.id = fmt::format("batch-{}", i);
+      engine_.submit(std::move(r), [&](const engine::OutputDelta& delta) {
+        taking_part += std::ssize(delta.token_ids);
+        if (delta.finish_reason == engine::FinishReason::kError) error = delta.error;
+      });
+    }
+    bool all_before = false;
+    while (!interrupted && !error) {
+      taking_part = 0;
+      const Clock::time_point begin = Clock::now();
+      if (!engine_.step()) break;
+      // The step before gave every sequence a token too: nobody's prompt is in this one.
+      const bool all = taking_part == sizes_.batch;
+      if (all && all_before) times.push_back(seconds(begin, Clock::now()));
+      all_before = all;
+    }
+    if (error) throw_error(ErrorCode::kUnsupported, "{}", *error);
+    if (interrupted) {
+      engine_.end_all(engine::FinishReason::kAbort);
+      throw_error(ErrorCode::kCancelled, "interrupted");
+    }
+    if (times.empty()) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "--batch {}: the sequences never decode all at once; the KV cache, --max-num-seqs or --output-tokens "
+                  "{} is too small",
+                  sizes_.batch, sizes_.output_tokens);
+    }
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
+  json batch() {
+    const double peak_before = peak(), stream_before = stream();
+    const std::vector<double> times = batch_steps();
+    const double step = median(times);
+    json out = {{"sequences", sizes_.batch},
+                {"steps", times.size()},
+                {"step_seconds", step},
+                {"fastest_step_seconds", times.front()},
+                {"tokens_per_second", static_cast<double>(sizes_.batch) / step},
+                {"ratio", nullptr}};
+    if (work_.is_null()) return out;
+    const auto rows = static_cast<double>(sizes_.batch);
+    const double context = static_cast<double>(sizes_.prompt_tokens) + static_cast<double>(sizes_.output_tokens) / 2;
+    const double bytes = work_["weight_bytes_per_step"].get<double>() +
+                         rows * (work_["table_bytes_per_token"].get<double>() +
+                                 work_["kv_bytes_per_token"].get<double>() * context);
+    const double flops =
+        rows * (work_["body_flops_per_token"].get<double>() + work_["head_flops_per_row"].get<double>() +
+                work_["attention_flops_per_pair"].get<double>() * context);
+    const double memory = bytes * 1e-9 / ((stream_before + stream()) / 2);
+    const double compute = flops * 1e-9 / ((peak_before + peak()) / 2);
+    out.update({{"memory_seconds", memory}, {"compute_seconds", compute}, {"ratio", std::max(memory, compute) / step}});
     return out;
   }
 

@@ -117,7 +117,7 @@ void ModelOptions::add_to(CLI::App& command, bool one_platform) {
   size("--max-model-len", max_model_len, "Longest sequence in tokens, prompt and answer together [the model's]");
   size("--max-num-batched-tokens", max_num_batched_tokens,
        "Tokens per step: a longer prompt is read in chunks of this size [512]");
-  size("--max-num-seqs", max_num_seqs, "Sequences per step [16]");
+  size("--max-num-seqs", max_num_seqs, "Sequences per step [256]");
   size("--block-size", block_size, "Tokens per KV block; spyre: a multiple of 64 [128; cpu: 16]");
   size("--num-gpu-blocks-override", num_kv_blocks, "KV blocks [enough for one sequence of the longest length]");
   size("--kv-cache-memory-bytes", kv_cache_bytes, "Bytes for the KV cache, instead of a number of blocks");

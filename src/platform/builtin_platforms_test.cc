@@ -34,7 +34,7 @@ TEST(CpuPlatform, Defaults) {
   EXPECT_EQ(config.dtype, DType::kF32);
   EXPECT_EQ(config.max_model_len, 8192);
   EXPECT_EQ(config.block_size, 16);
-  EXPECT_EQ(config.max_num_seqs, 16);
+  EXPECT_EQ(config.max_num_seqs, 256);
   EXPECT_EQ(config.max_num_batched_tokens, 512);
 }
 

@@ -9,7 +9,7 @@ namespace spyre::platform {
 namespace {
 
 constexpr int64_t kMaxBlockSize = 65536;
-constexpr int64_t kDefaultMaxNumSeqs = 16;
+constexpr int64_t kDefaultMaxNumSeqs = 256;
 constexpr int64_t kMaxMaxNumSeqs = 65536;
 constexpr int64_t kDefaultStepTokens = 512;
 constexpr int64_t kMaxStepTokens = int64_t{1} << 20;

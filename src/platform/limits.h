@@ -10,7 +10,7 @@
 
 namespace spyre::platform {
 
-// Fills in what is unset of max_model_len (the model's; at most 2048 with Preset::kOriginal), max_num_seqs (16; 4 with
+// Fills in what is unset of max_model_len (the model's; at most 2048 with Preset::kOriginal), max_num_seqs (256; 4 with
 // kOriginal), max_num_batched_tokens (512, or max_model_len if that is less, but a token for each sequence) and
 // block_size (|block_size|). Bounds keep every product of them within 64 bits: 65536 sequences, 2^20 tokens per step,
 // blocks of 65536 tokens, 2^62 for the KV cache; max_model_len is at most the model's.

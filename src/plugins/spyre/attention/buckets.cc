@@ -49,12 +49,25 @@ Bucketer::Bucketer(const BucketOptions& options) : block_size_(options.block_siz
     for (int64_t q = step; q < options.max_num_batched_tokens; q += step) query.push_back(q);
   }
   query_ = normalised(std::move(query), options.max_num_batched_tokens, "query");
+
+  const int64_t most = std::min(options.max_num_seqs, options.max_num_batched_tokens);
+  if (most < kLeastBatchedSequences) return;
+  for (int64_t n = kLeastBatchedSequences; n < most; n *= 2) sequences_.push_back(n);
+  sequences_.push_back(most);
 }
 
 Variant Bucketer::variant(int64_t query_len, int64_t kv_blocks) const {
   const std::optional<int64_t> query = round_up_in(query_, query_len), blocks = round_up_in(blocks_, kv_blocks);
   SPYRE_CHECK(query && blocks, "query {} of {}, blocks {} of {}", query_len, query_.back(), kv_blocks, blocks_.back());
-  return {*query, *blocks};
+  return {.query = *query, .blocks = *blocks};
+}
+
+std::optional<Variant> Bucketer::batched_variant(int64_t sequences, int64_t kv_blocks) const {
+  if (sequences < kLeastBatchedSequences || sequences_.empty()) return std::nullopt;
+  const std::optional<int64_t> lanes = round_up_in(sequences_, sequences), blocks = round_up_in(blocks_, kv_blocks);
+  SPYRE_CHECK(lanes && blocks, "sequences {} of {}, blocks {} of {}", sequences, sequences_.back(), kv_blocks,
+              blocks_.back());
+  return Variant{.query = 1, .blocks = *blocks, .sequences = *lanes};
 }
 
 std::vector<Variant> Bucketer::all_variants() const {
@@ -63,8 +76,11 @@ std::vector<Variant> Bucketer::all_variants() const {
     // The shortest query that rounds up to this bucket must fit into the keys.
     const int64_t shortest = q == 0 ? 1 : query_[q - 1] + 1;
     for (int64_t blocks : blocks_) {
-      if (shortest <= blocks * block_size_) variants.push_back({query_[q], blocks});
+      if (shortest <= blocks * block_size_) variants.push_back({.query = query_[q], .blocks = blocks});
     }
+  }
+  for (int64_t sequences : sequences_) {
+    for (int64_t blocks : blocks_) variants.push_back({.query = 1, .blocks = blocks, .sequences = sequences});
   }
   return variants;
 }

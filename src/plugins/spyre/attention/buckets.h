@@ -13,17 +13,23 @@
 
 namespace spyre::attention {
 
-// A compiled attention program: rows of the query and KV blocks it is shaped for.
+// A compiled attention program: rows of the query and KV blocks it is shaped for. With |sequences| > 0 it is the batched
+// decode program: one query row of each of so many sequences, over a grid of blocks and sequences.
 struct Variant {
   int64_t query = 1;
   int64_t blocks = 1;
+  int64_t sequences = 0;
   auto operator<=>(const Variant&) const = default;
 };
+
+// Fewer sequences than this decode one by one: as in the original.
+inline constexpr int64_t kLeastBatchedSequences = 4;
 
 struct BucketOptions {
   int64_t block_size = 128;
   int64_t max_model_len = 0;
   int64_t max_num_batched_tokens = 0;
+  int64_t max_num_seqs = 0;            // of a batched decode
   std::vector<int64_t> kv_buckets;     // KV lengths; empty = powers of two from the block size
   std::vector<int64_t> query_buckets;  // empty = 1 and multiples of min(512, max_num_batched_tokens)
 };
@@ -36,15 +42,20 @@ class Bucketer {
 
   const std::vector<int64_t>& query_ladder() const { return query_; }
   const std::vector<int64_t>& block_ladder() const { return blocks_; }  // KV blocks
+  // Of batched decode: powers of two from 4 and max_num_seqs; empty when that is less.
+  const std::vector<int64_t>& sequence_ladder() const { return sequences_; }
 
   // Rounds up. Throws Error(kInternal) above the top: the scheduler's limits keep lengths below it.
   Variant variant(int64_t query_len, int64_t kv_blocks) const;
-  // Every variant that a sequence can land on: pairs whose smallest real query exceeds the keys are left out.
+  // The same for a step of |sequences| that decode together, the longest with |kv_blocks| blocks; none when there are
+  // too few.
+  std::optional<Variant> batched_variant(int64_t sequences, int64_t kv_blocks) const;
+  // Every variant that a step can land on: pairs whose smallest real query exceeds the keys are left out.
   std::vector<Variant> all_variants() const;
 
  private:
   int64_t block_size_;
-  std::vector<int64_t> query_, blocks_;
+  std::vector<int64_t> query_, blocks_, sequences_;
 };
 
 // Rounds |n| up in an ascending ladder; none above the top.

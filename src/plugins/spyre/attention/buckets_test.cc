@@ -51,6 +51,34 @@ TEST(Bucketer, EveryLengthLandsOnARecordedVariant) {
   }
 }
 
+TEST(Bucketer, BatchedDecodeStartsAtFourSequences) {
+  const auto bucketer = [](int64_t sequences) {
+    return Bucketer({.block_size = 128, .max_model_len = 2048, .max_num_batched_tokens = 512, .max_num_seqs = sequences});
+  };
+  EXPECT_EQ(bucketer(3).sequence_ladder(), Ladder());
+  EXPECT_EQ(bucketer(4).sequence_ladder(), (Ladder{4}));  // the original's default
+  EXPECT_EQ(bucketer(24).sequence_ladder(), (Ladder{4, 8, 16, 24}));
+  EXPECT_EQ(bucketer(256).sequence_ladder(), (Ladder{4, 8, 16, 32, 64, 128, 256}));
+  EXPECT_EQ(bucketer(4).all_variants().size(), 10u + 5u);
+  EXPECT_FALSE(bucketer(3).batched_variant(3, 1).has_value());
+  EXPECT_FALSE(bucketer(24).batched_variant(3, 1).has_value());
+  EXPECT_EQ(bucketer(24).batched_variant(17, 3), (Variant{.query = 1, .blocks = 4, .sequences = 24}));
+}
+
+TEST(Bucketer, EveryBatchedDecodeLandsOnARecordedVariant) {
+  const Bucketer b({.block_size = 128, .max_model_len = 3000, .max_num_batched_tokens = 512, .max_num_seqs = 100});
+  const std::vector<Variant> all = b.all_variants();
+  for (int64_t sequences = 4; sequences <= 100; ++sequences) {
+    for (int64_t blocks = 1; blocks <= 24; ++blocks) {
+      const std::optional<Variant> v = b.batched_variant(sequences, blocks);
+      ASSERT_TRUE(v.has_value());
+      EXPECT_GE(v->sequences, sequences);
+      EXPECT_GE(v->blocks, blocks);
+      EXPECT_NE(std::find(all.begin(), all.end(), *v), all.end()) << sequences << " sequences, " << blocks << " blocks";
+    }
+  }
+}
+
 TEST(TokenLadder, IsTheOriginalsUnlessGiven) {
   EXPECT_EQ(token_ladder(2048, 32, {}), (Ladder{1, 2, 4, 8, 16, 32, 512, 2048}));
   EXPECT_EQ(token_ladder(512, 4, {}), (Ladder{1, 2, 4, 512}));

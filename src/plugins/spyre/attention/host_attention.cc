@@ -104,8 +104,9 @@ void AttentionStep::attend(const HostFrame& frame, const WorkItem& item, std::by
         .soft_cap = soft_cap};
 
     auto group_at = [&](int64_t g) {
-      const int64_t row = sequence.page_table + g / block_groups - sequence.first_block;
-      return layout.group(page(store, page_table[row * kPageRowWidth]), item.kv_head, g % block_groups);
+      const int64_t block = g / block_groups - sequence.first_block;
+      const int32_t id = page_table[sequence.page_table + block * sequence.page_stride];
+      return layout.group(page(store, id), item.kv_head, g % block_groups);
     };
 
     kernels::attend_reset(total, rows, head_dim);

@@ -12,8 +12,13 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-constexpr uint16_t kMaskedF16 = 0xfc00;   // -inf
-constexpr uint16_t kMaskedBf16 = 0xff80;  // -inf
+struct MaskWords {
+  uint16_t none;    // -infinity
+  uint16_t lowest;  // the lowest finite number
+};
+MaskWords mask_words(DType dtype) {
+  return dtype == DType::kBF16 ? MaskWords{0xff80, 0xff7f} : MaskWords{0xfc00, 0xfbff};
+}
 
 // Positions of one work item: fine enough to balance threads, coarse enough that a KV group is read for many rows.
 constexpr int64_t kItemPositions = 64;
@@ -39,14 +44,16 @@ MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer&
   // row each. A short cache has fewer blocks than that.
   const int64_t budget = options.max_num_batched_tokens, bs = options.block_size, sides = options.window > 0 ? 2 : 1;
   const int64_t by_chunks = sides * ((budget + gap) * (budget / bs + 4) + (chunks - 1) * (1 + gap) * 4);
-  mask_capacity_ = std::min(by_chunks, query_capacity_ * blocks);
+  // A batched decode has a row per lane and side instead.
+  mask_capacity_ = std::max(std::min(by_chunks, query_capacity_ * blocks), kFirstOwn + sides * chunks);
   using device::Axis;
   using device::TensorSpec;
   tables_.query_rows = device_.allocate(TensorSpec::plain(DType::kI32, {query_capacity_}), "tables");
   tables_.pages = device_.allocate(TensorSpec::plain(DType::kI32, {page_capacity_, kPageRowWidth}), "tables");
+  const int64_t lanes = bucketer.sequence_ladder().empty() ? 0 : bucketer.sequence_ladder().back();
+  grid_capacity_ = std::max<int64_t>(1, blocks * ceil_div(lanes, kPageRowWidth));
+  tables_.grid_masks = device_.allocate(TensorSpec::plain(DType::kI32, {grid_capacity_, kPageRowWidth}), "tables");
   tables_.masks = device_.allocate(TensorSpec::plain(options.dtype, {mask_capacity_, options.block_size}), "tables");
-  query_rows_.reserve(query_capacity_);
-  pages_.reserve(page_capacity_ * kPageRowWidth);
 }
 
 const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
@@ -55,18 +62,18 @@ const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
   tiles_.clear();
   query_rows_.clear();
   pages_.clear();
+  grid_masks_.clear();
   masks_.clear();
-  items_.clear();
-  for (int64_t i = 0; i < batch.sequences(); ++i) plan_sequence(batch, i);
-  const auto query_entries = static_cast<int64_t>(query_rows_.size());
-  const auto page_rows = static_cast<int64_t>(pages_.size()) / kPageRowWidth;
-  const auto mask_rows = static_cast<int64_t>(masks_.size()) / options_.block_size;
-  SPYRE_CHECK(query_entries <= query_capacity_ && page_rows <= page_capacity_ && mask_rows <= mask_capacity_,
-              "tables of {} / {} / {} rows for {} / {} / {}", query_entries, page_rows, mask_rows, query_capacity_,
-              page_capacity_, mask_capacity_);
-  device_.upload(tables_.query_rows, query_rows_.data(), "query_tables", query_entries);
-  device_.upload(tables_.pages, pages_.data(), "page_tables", page_rows);
-  if (mask_rows > 0) device_.upload(tables_.masks, masks_.data(), "masks", mask_rows);
+  query_entries_ = mask_rows_ = 0;
+  for (int64_t i = 0; i < batch.sequences(); ++i) sequences_.push_back(active_blocks(batch, i));
+  tables_.grid = grid_of(batch);
+  if (tables_.grid.has_value()) {
+    plan_grid(batch, *tables_.grid);
+  } else {
+    for (int64_t i = 0; i < batch.sequences(); ++i) plan_sequence(batch, i);
+  }
+  move_tables();
+  list_work();
   deal_work(device_.options().threads);
   tables_.block_size = options_.block_size;
   tables_.causal = batch.causal;
@@ -77,60 +84,153 @@ const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
   return tables_;
 }
 
-// Which blocks of the sequence any row can see, and which of them need a mask tile of their own.
-void MetadataBuilder::plan_sequence(const graph::AttentionBatch& batch, int64_t index) {
-  const int64_t bs = options_.block_size, window = options_.window;
+// Which blocks of the sequence any row can see.
+SequencePlan MetadataBuilder::active_blocks(const graph::AttentionBatch& batch, int64_t index) const {
   SequencePlan s;
   s.first_row = batch.query_start[index];
   s.query_len = batch.query_start[index + 1] - batch.query_start[index];
   s.kv_len = batch.seq_lens[index];
   s.context = batch.context(index);
-  const int64_t total = ceil_div(s.kv_len, bs);
-  s.first_block =
-      window > 0 ? std::max<int64_t>(0, s.context - window + 1) / bs : 0;  // the earliest row sees furthest back
-  s.blocks = total - s.first_block;
+  // The earliest row sees furthest back.
+  if (options_.window > 0) {
+    s.first_block = std::max<int64_t>(0, s.context - options_.window + 1) / options_.block_size;
+  }
+  s.blocks = ceil_div(s.kv_len, options_.block_size) - s.first_block;
+  return s;
+}
+
+// Whether every row of the sequence sees all of |block|. The last block counts as seen in part, full or not.
+bool MetadataBuilder::sees_all(const SequencePlan& s, int64_t block, bool causal) const {
+  const int64_t bs = options_.block_size;
+  // The first row sees the least at the end, the last row the least at the beginning.
+  const int64_t from = graph::visible_keys(s.kv_len - 1, s.kv_len, causal, options_.window).first;
+  const int64_t to = graph::visible_keys(s.context, s.kv_len, causal, options_.window).last;
+  return block * bs >= from && (block + 1) * bs <= to && block + 1 < s.first_block + s.blocks;
+}
+
+// The tables of a sequence with a program of its own.
+void MetadataBuilder::plan_sequence(const graph::AttentionBatch& batch, int64_t index) {
+  SequencePlan& s = sequences_[index];
   s.variant = bucketer_.variant(s.query_len, s.blocks);
-  s.query_table = static_cast<int64_t>(query_rows_.size());
-  s.page_table = static_cast<int64_t>(pages_.size()) / kPageRowWidth;
-  s.tile_table = static_cast<int64_t>(tiles_.size());
-  for (int64_t i = 0; i < s.variant.query; ++i) {
+  s.query_table = query_entries_;
+  s.page_table = std::ssize(pages_);
+  s.page_stride = kPageRowWidth;
+  s.tile_table = std::ssize(tiles_);
+  query_entries_ += s.variant.query;
+  for (int64_t i = 0; options_.card_tables && i < s.variant.query; ++i) {
     query_rows_.push_back(static_cast<int32_t>(s.first_row + std::min(i, s.query_len - 1)));
   }
   const std::span<const int32_t> table = batch.blocks(index);
-  const bool causal = batch.causal;
-  // The first row sees the least at the end, the last row the least at the beginning.
-  const int64_t seen_from = graph::visible_keys(s.kv_len - 1, s.kv_len, causal, window).first;
-  const int64_t seen_to = graph::visible_keys(s.context, s.kv_len, causal, window).last;
-  for (int64_t b = s.first_block; b < total; ++b) {
-    pages_.resize(pages_.size() + kPageRowWidth, 0);
-    pages_[pages_.size() - kPageRowWidth] = table[b];
-    const bool own_tile = b * bs < seen_from || (b + 1) * bs > seen_to || b == total - 1;
-    tiles_.push_back(own_tile ? static_cast<int64_t>(masks_.size()) / bs : -1);
-    if (own_tile) write_tile(s, b, causal);
+  pages_.resize(pages_.size() + static_cast<size_t>(s.blocks * kPageRowWidth), 0);
+  for (int64_t b = 0; b < s.blocks; ++b) {
+    const int64_t block = s.first_block + b;
+    pages_[s.page_table + b * s.page_stride] = table[block];
+    const bool own_tile = !sees_all(s, block, batch.causal);
+    tiles_.push_back(own_tile ? mask_rows_ : -1);
+    if (own_tile) write_tile(s, block, batch.causal);
   }
-  for (int64_t head = 0; head < options_.kv_heads; ++head) {
-    for (int64_t row = 0; row < s.query_len; row += kItemPositions) {
-      items_.push_back({static_cast<int32_t>(index), static_cast<int32_t>(head), static_cast<int32_t>(row),
-                        static_cast<int32_t>(std::min(kItemPositions, s.query_len - row))});
-    }
-  }
-  sequences_.push_back(s);
 }
 
 // [padded query rows, block_size]: 0 where the row may see the key, -inf elsewhere. Padded rows are those of the last
 // real row.
 void MetadataBuilder::write_tile(const SequencePlan& s, int64_t block, bool causal) {
-  const int64_t bs = options_.block_size, first_key = block * bs;
-  const uint16_t masked = options_.dtype == DType::kBF16 ? kMaskedBf16 : kMaskedF16;
-  const size_t begin = masks_.size();
-  masks_.resize(begin + static_cast<size_t>(s.variant.query * bs), masked);
+  uint16_t* rows = add_mask_rows(s.variant.query);
+  if (rows == nullptr) return;
   for (int64_t i = 0; i < s.variant.query; ++i) {
-    const int64_t position = s.context + std::min(i, s.query_len - 1);
-    const graph::KeyRange keys = graph::visible_keys(position, s.kv_len, causal, options_.window);
-    const int64_t from = std::clamp<int64_t>(keys.first - first_key, 0, bs);
-    const int64_t to = std::clamp<int64_t>(keys.last - first_key, 0, bs);
-    uint16_t* row = masks_.data() + begin + static_cast<size_t>(i * bs);
-    if (from < to) std::fill(row + from, row + to, uint16_t{0});
+    write_row(s, s.context + std::min(i, s.query_len - 1), block, causal, rows + i * options_.block_size);
+  }
+}
+
+void MetadataBuilder::write_row(const SequencePlan& s, int64_t position, int64_t block, bool causal,
+                                uint16_t* row) const {
+  const int64_t bs = options_.block_size, first_key = block * bs;
+  const graph::KeyRange keys = graph::visible_keys(position, s.kv_len, causal, options_.window);
+  const int64_t from = std::clamp<int64_t>(keys.first - first_key, 0, bs);
+  const int64_t to = std::clamp<int64_t>(keys.last - first_key, 0, bs);
+  if (from < to) std::fill(row + from, row + to, uint16_t{0});
+}
+
+// |rows| more rows of the mask tensor, nothing visible: null when masks are not made.
+uint16_t* MetadataBuilder::add_mask_rows(int64_t rows) {
+  const int64_t begin = mask_rows_;
+  mask_rows_ += rows;
+  if (!options_.card_tables) return nullptr;
+  masks_.resize(static_cast<size_t>(mask_rows_ * options_.block_size), mask_words(options_.dtype).none);
+  return masks_.data() + begin * options_.block_size;
+}
+
+// ---------------------------------------------------------------- batched decode
+
+std::optional<Variant> MetadataBuilder::grid_of(const graph::AttentionBatch& batch) const {
+  int64_t blocks = 0;
+  for (const SequencePlan& s : sequences_) {
+    if (s.query_len != 1) return std::nullopt;
+    blocks = std::max(blocks, s.blocks);
+  }
+  return bucketer_.batched_variant(batch.sequences(), blocks);
+}
+
+void MetadataBuilder::plan_grid(const graph::AttentionBatch& batch, const Variant& grid) {
+  const int64_t width = ceil_div(grid.sequences, kPageRowWidth) * kPageRowWidth, live = std::ssize(sequences_);
+  pages_.assign(static_cast<size_t>(grid.blocks * width), 0);  // padding reads the null block
+  query_entries_ = grid.sequences;
+  uint16_t* shared = add_mask_rows(kFirstOwn);
+  if (options_.card_tables) {
+    std::fill_n(shared + kAllVisible * options_.block_size, options_.block_size, uint16_t{0});
+    std::fill_n(shared + kPaddingLane * options_.block_size, options_.block_size, mask_words(options_.dtype).lowest);
+    grid_masks_.assign(pages_.size(), kNoneVisible);
+    for (int64_t lane = live; lane < grid.sequences; ++lane) grid_masks_[lane] = kPaddingLane;
+    for (int64_t lane = 0; lane < grid.sequences; ++lane) {
+      query_rows_.push_back(static_cast<int32_t>(sequences_[std::min(lane, live - 1)].first_row));
+    }
+  }
+  for (int64_t lane = 0; lane < live; ++lane) plan_lane(batch, lane, width);
+}
+
+void MetadataBuilder::plan_lane(const graph::AttentionBatch& batch, int64_t lane, int64_t width) {
+  SequencePlan& s = sequences_[lane];
+  s.page_table = lane;
+  s.page_stride = width;
+  const std::span<const int32_t> table = batch.blocks(lane);
+  for (int64_t b = 0; b < s.blocks; ++b) {
+    const int64_t block = s.first_block + b, entry = b * width + lane;
+    pages_[entry] = table[block];
+    const bool all = sees_all(s, block, batch.causal);
+    if (options_.card_tables) grid_masks_[entry] = all ? kAllVisible : static_cast<int32_t>(mask_rows_);
+    if (all) continue;
+    uint16_t* row = add_mask_rows(1);
+    if (row != nullptr) write_row(s, s.context, block, batch.causal, row);
+  }
+}
+
+// ---------------------------------------------------------------- to the device, and who computes
+
+void MetadataBuilder::move_tables() {
+  const int64_t page_rows = std::ssize(pages_) / kPageRowWidth;
+  SPYRE_CHECK(query_entries_ <= query_capacity_ && page_rows <= page_capacity_ && mask_rows_ <= mask_capacity_ &&
+                  (!tables_.grid || page_rows <= grid_capacity_),
+              "tables of {} / {} / {} rows for {} / {} / {}", query_entries_, page_rows, mask_rows_, query_capacity_,
+              page_capacity_, mask_capacity_);
+  const auto move = [this](const device::DeviceTensor& table, const void* from, const char* label, int64_t rows) {
+    if (options_.card_tables) return device_.upload(table, from, label, rows);
+    device_.count_upload(table, label, rows);
+  };
+  move(tables_.query_rows, query_rows_.data(), "query_tables", query_entries_);
+  device_.upload(tables_.pages, pages_.data(), "page_tables", page_rows);
+  if (tables_.grid) move(tables_.grid_masks, grid_masks_.data(), "grid_masks", page_rows);
+  if (mask_rows_ > 0) move(tables_.masks, masks_.data(), "masks", mask_rows_);
+}
+
+void MetadataBuilder::list_work() {
+  items_.clear();
+  for (size_t index = 0; index < sequences_.size(); ++index) {
+    const int64_t rows = sequences_[index].query_len;
+    for (int64_t head = 0; head < options_.kv_heads; ++head) {
+      for (int64_t row = 0; row < rows; row += kItemPositions) {
+        items_.push_back({static_cast<int32_t>(index), static_cast<int32_t>(head), static_cast<int32_t>(row),
+                          static_cast<int32_t>(std::min(kItemPositions, rows - row))});
+      }
+    }
   }
 }
 

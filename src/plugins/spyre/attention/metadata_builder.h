@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plugins/spyre/attention/buckets.h"
@@ -20,6 +21,9 @@ struct BuilderOptions {
   DType dtype = DType::kF16;  // of the mask
   int64_t kv_heads = 1;       // of the layers that share the tables: how host work is dealt out
   int64_t window = 0;         // of those layers; 0 = none
+  // Whether the tables that only the card's programs read are made: query rows and masks. The host plan knows what they
+  // say from the sequences; their transfers are counted all the same.
+  bool card_tables = true;
 };
 
 class MetadataBuilder {
@@ -31,8 +35,17 @@ class MetadataBuilder {
   const StepTables& build(const graph::AttentionBatch& batch);
 
  private:
+  SequencePlan active_blocks(const graph::AttentionBatch& batch, int64_t index) const;
+  bool sees_all(const SequencePlan& sequence, int64_t block, bool causal) const;
   void plan_sequence(const graph::AttentionBatch& batch, int64_t index);
   void write_tile(const SequencePlan& sequence, int64_t block, bool causal);
+  void write_row(const SequencePlan& sequence, int64_t position, int64_t block, bool causal, uint16_t* row) const;
+  uint16_t* add_mask_rows(int64_t rows);
+  std::optional<Variant> grid_of(const graph::AttentionBatch& batch) const;
+  void plan_grid(const graph::AttentionBatch& batch, const Variant& grid);
+  void plan_lane(const graph::AttentionBatch& batch, int64_t lane, int64_t width);
+  void move_tables();
+  void list_work();
   void deal_work(int threads);
 
   device::SoftwareDevice& device_;
@@ -41,12 +54,13 @@ class MetadataBuilder {
   StepTables tables_;
   std::vector<SequencePlan> sequences_;
   std::vector<int64_t> tiles_;
-  std::vector<int32_t> query_rows_, pages_;
+  std::vector<int32_t> query_rows_, pages_, grid_masks_;
   std::vector<uint16_t> masks_;
+  int64_t query_entries_ = 0, mask_rows_ = 0;  // of the step, made or not
   std::vector<WorkItem> items_, dealt_;
   std::vector<int32_t> starts_, owner_;
   std::vector<int64_t> load_;
-  int64_t query_capacity_ = 0, page_capacity_ = 0, mask_capacity_ = 0;
+  int64_t query_capacity_ = 0, page_capacity_ = 0, grid_capacity_ = 0, mask_capacity_ = 0;
 };
 
 }  // namespace spyre::attention

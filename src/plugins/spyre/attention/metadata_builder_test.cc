@@ -54,7 +54,7 @@ void expect_tables(const StepTables& tables, const Batch& batch, int64_t block_s
         if (block >= 0) {
           ASSERT_LT(block, plan.blocks);
           ASSERT_EQ(
-              pages[(plan.page_table + block) * kPageRowWidth],
+              pages[plan.page_table + block * plan.page_stride],
               batch.block_table[s * static_cast<size_t>(batch.max_blocks) + static_cast<size_t>(key / block_size)]);
           const int64_t tile = tables.tiles[static_cast<size_t>(plan.tile_table + block)];
           sees = tile < 0 || masks[(tile + q) * block_size + key % block_size] == 0;
@@ -63,6 +63,69 @@ void expect_tables(const StepTables& tables, const Batch& batch, int64_t block_s
       }
     }
   }
+}
+
+// The same of a batched decode, and that padding reads the null block and sees nothing but the lowest number.
+void expect_grid(const StepTables& tables, const Batch& batch, int64_t block_size, int64_t window) {
+  ASSERT_TRUE(tables.grid.has_value());
+  const auto* pages = reinterpret_cast<const int32_t*>(tables.pages->memory.data());
+  const auto* rows = reinterpret_cast<const int32_t*>(tables.query_rows->memory.data());
+  const auto* mask_rows = reinterpret_cast<const int32_t*>(tables.grid_masks->memory.data());
+  const auto* masks = reinterpret_cast<const uint16_t*>(tables.masks->memory.data());
+  const int64_t width = (tables.grid->sequences + 31) / 32 * 32, live = std::ssize(batch.seq_lens);
+  for (int64_t lane = 0; lane < tables.grid->sequences; ++lane) {
+    ASSERT_EQ(rows[lane], std::min(lane, live - 1));
+    const int64_t length = lane < live ? batch.seq_lens[static_cast<size_t>(lane)] : 0;
+    const int64_t first = lane < live ? tables.sequences[static_cast<size_t>(lane)].first_block : 0;
+    for (int64_t b = 0; b < tables.grid->blocks; ++b) {
+      const int64_t entry = b * width + lane, block = first + b;
+      const bool read = block * block_size < length;
+      ASSERT_EQ(pages[entry], read ? batch.block_table[static_cast<size_t>(lane * batch.max_blocks + block)] : 0);
+      for (int64_t i = 0; i < block_size; ++i) {
+        const int64_t key = block * block_size + i;
+        const bool sees = key < length && (window == 0 || key > length - 1 - window);
+        const uint16_t padding = lane >= live && b == 0 ? 0xfbff : 0xfc00;
+        ASSERT_EQ(masks[mask_rows[entry] * block_size + i], sees ? 0 : padding) << "lane " << lane << " key " << key;
+      }
+    }
+  }
+}
+
+TEST(MetadataBuilder, TablesOfABatchedDecode) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 40; ++round) {
+    const int64_t block_size = random() % 2 == 0 ? 64 : 128, window = random() % 3 == 0 ? 1 + random() % 200 : 0;
+    const BucketOptions buckets{
+        .block_size = block_size, .max_model_len = 600, .max_num_batched_tokens = 96, .max_num_seqs = 70};
+    const Bucketer bucketer(buckets);
+    device::SoftwareDevice device({.threads = 1});
+    MetadataBuilder builder(device, bucketer,
+                            {.block_size = block_size,
+                             .max_num_batched_tokens = 96,
+                             .max_num_seqs = 70,
+                             .max_model_len = 600,
+                             .dtype = DType::kF16,
+                             .window = window});
+    Batch batch;
+    for (int64_t s = 4 + static_cast<int64_t>(random() % 67); s > 0; --s) batch.add(1, random() % 599);
+    expect_grid(builder.build(batch.finish(block_size)), batch, block_size, window);
+  }
+}
+
+// A step of fewer sequences, or with a chunk among them, has a program per sequence.
+TEST(MetadataBuilder, WhatIsNoBatchedDecode) {
+  const Bucketer bucketer(
+      {.block_size = 64, .max_model_len = 512, .max_num_batched_tokens = 64, .max_num_seqs = 8});
+  device::SoftwareDevice device({.threads = 1});
+  MetadataBuilder builder(
+      device, bucketer, {.block_size = 64, .max_num_batched_tokens = 64, .max_num_seqs = 8, .max_model_len = 512});
+  Batch three, mixed;
+  for (int i = 0; i < 3; ++i) three.add(1, 100);
+  for (int i = 0; i < 7; ++i) mixed.add(i == 5 ? 2 : 1, 100);
+  EXPECT_FALSE(builder.build(three.finish(64)).grid.has_value());
+  const StepTables& tables = builder.build(mixed.finish(64));
+  EXPECT_FALSE(tables.grid.has_value());
+  expect_tables(tables, mixed, 64, 0);
 }
 
 TEST(MetadataBuilder, TablesSayWhatEachRowSees) {

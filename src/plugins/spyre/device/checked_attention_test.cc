@@ -26,6 +26,7 @@ struct Shape {
   int64_t block_size = 64, window = 0;
   double softcap = 0;
   bool matrix_rotation = true;  // rotate_2x2, else rotary
+  int64_t sequences = 2;        // at most
 };
 
 constexpr int64_t kBucket = 24, kBlocks = 40, kMaxBlocks = 12;
@@ -92,11 +93,12 @@ class Runner {
         device_({.mode = mode, .features = CpuFeatures::detected(), .bf16_order = shape.order, .threads = 1}),
         bucketer_({.block_size = shape.block_size,
                    .max_model_len = kMaxBlocks * shape.block_size,
-                   .max_num_batched_tokens = kBucket}),
+                   .max_num_batched_tokens = kBucket,
+                   .max_num_seqs = shape.sequences}),
         builder_(device_, bucketer_,
                  {.block_size = shape.block_size,
                   .max_num_batched_tokens = kBucket,
-                  .max_num_seqs = 4,
+                  .max_num_seqs = shape.sequences,
                   .max_model_len = kMaxBlocks * shape.block_size,
                   .dtype = shape.dtype,
                   .kv_heads = shape.kv_heads,
@@ -159,7 +161,8 @@ class Block {
     table_.resize(kBlocks);
     std::iota(table_.begin(), table_.end(), 0);
     std::shuffle(table_.begin(), table_.end(), random_);
-    table_.resize(2 * kMaxBlocks);  // two sequences at most
+    max_blocks_ = std::min(kMaxBlocks, kBlocks / shape.sequences);
+    table_.resize(shape.sequences * max_blocks_);
     checked_ = std::make_unique<Runner>(shape, ExecutionMode::kChecked, program_);
     checked_->bind(bindings_);
     if (!with_host) return;
@@ -172,7 +175,7 @@ class Block {
     for (size_t i = 0; i < step.size(); ++i) {
       const auto [before, now] = step[i];
       for (int64_t t = before; t < before + now; ++t) {
-        slots.push_back(static_cast<int32_t>(table_[i * kMaxBlocks + t / shape_.block_size] * shape_.block_size +
+        slots.push_back(static_cast<int32_t>(table_[i * max_blocks_ + t / shape_.block_size] * shape_.block_size +
                                              t % shape_.block_size));
       }
       starts.push_back(static_cast<int32_t>(slots.size()));
@@ -180,7 +183,7 @@ class Block {
     }
     const auto live = static_cast<int64_t>(slots.size());
     slots.resize(kBucket, -1);
-    const graph::AttentionBatch batch{shape_.block_size, starts, lengths, table_, kMaxBlocks, true};
+    const graph::AttentionBatch batch{shape_.block_size, starts, lengths, table_, max_blocks_, true};
     bindings_.batch = &batch;
     bindings_.inputs.clear();
     for (int i = 0; i < 3; ++i) bindings_.inputs.push_back(values(graph_.type(graph_.inputs[i]), live));
@@ -223,6 +226,7 @@ class Block {
   graph::KvPages pages_;
   graph::Bindings bindings_;
   std::vector<int32_t> table_;
+  int64_t max_blocks_ = 0;  // of a sequence
   std::unique_ptr<Runner> checked_, host_;
 };
 
@@ -262,6 +266,35 @@ TEST(CheckedAttention, WindowAndSoftCap) {
 // More than one range of 512 keys.
 TEST(CheckedAttention, SeveralRanges) {
   prefill_and_decode({.heads = 2, .kv_heads = 1, .d = 32, .hidden = 64, .mlp = 64}, 600);
+}
+
+// Sequences of all lengths that decode together on the grid of (blocks, lanes), between steps in which one of them has
+// a chunk, and so each a program of its own.
+void decode_together(Shape shape, int64_t sequences, int64_t chunks) {
+  shape.sequences = sequences;
+  Block block(shape);
+  std::vector<int64_t> lengths(static_cast<size_t>(sequences), 0);
+  const auto step = [&](int64_t longest, int64_t chunk) {
+    Step now;
+    for (int64_t i = 0; i < sequences; ++i) {
+      const int64_t tokens = i == longest ? chunk : 1;
+      now.emplace_back(lengths[i], tokens);
+      lengths[i] += tokens;
+    }
+    block.step(now);
+  };
+  for (int64_t i = 0; i < chunks; ++i) {
+    step(i * i % sequences, 13);
+    step(0, 1);
+  }
+}
+
+TEST(CheckedAttention, BatchedDecode) {
+  decode_together({}, 4, 30);
+  decode_together({.dtype = DType::kBF16, .order = DotOrder::kTile}, 7, 16);
+}
+TEST(CheckedAttention, BatchedDecodeWithAWindowAndASoftCap) {
+  decode_together({.heads = 2, .kv_heads = 1, .d = 32, .window = 40, .softcap = 5}, 5, 40);
 }
 
 TEST(Rules, L14_BlockSize) {

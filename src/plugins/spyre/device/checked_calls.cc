@@ -93,39 +93,55 @@ class Tables {
       : t(tables),
         rows_(Placement::of(tables.query_rows->spec.layout)),
         pages_(Placement::of(tables.pages->spec.layout)),
+        grid_masks_(Placement::of(tables.grid_masks->spec.layout)),
         masks_(Placement::of(tables.masks->spec.layout)) {}
 
   int64_t query_row(int64_t entry) const { return int_at(*t.query_rows, rows_.step(0, entry)); }
-  int64_t page(int64_t row) const { return int_at(*t.pages, pages_.step(0, row) + pages_.step(1, 0)); }
+  int64_t page(int64_t entry) const { return int_at(*t.pages, at(pages_, entry)); }
+  int64_t grid_mask(int64_t entry) const { return int_at(*t.grid_masks, at(grid_masks_, entry)); }
+  // A padding lane is shown its first block with the lowest finite number: what it makes of it is dropped.
   bool visible(int64_t row, int64_t key) const {
     const float mask = float_at(*t.masks, masks_.step(0, row) + masks_.step(1, key));
-    SPYRE_CHECK(mask == 0 || (std::isinf(mask) && mask < 0), "the mask of row {}, key {} is {}", row, key, mask);
-    return mask == 0;
+    const bool lowest = t.grid.has_value() && row == attention::kPaddingLane && std::isfinite(mask);
+    SPYRE_CHECK(mask == 0 || lowest || (std::isinf(mask) && mask < 0), "the mask of row {}, key {} is {}", row, key,
+                mask);
+    return !std::isinf(mask);
   }
 
   const attention::StepTables& t;
 
  private:
-  Placement rows_, pages_, masks_;
+  static int64_t at(const Placement& table, int64_t entry) {
+    return table.step(0, entry / attention::kPageRowWidth) + table.step(1, entry % attention::kPageRowWidth);
+  }
+
+  Placement rows_, pages_, grid_masks_, masks_;
 };
 
-// One query row of one head against the active blocks of its sequence.
+// What one query row attends over: per block a page, and a row of the mask tensor or -1 for all of it.
+struct RowBlocks {
+  int64_t first_block = 0;
+  std::vector<int64_t> pages, masks;
+};
+
+// One query row of one head against the blocks that its program reads.
 class RowAttention {
  public:
   RowAttention(const AttentionMath& math, const Tables& tables, const KvStore& kv, int64_t d)
       : math_(math), tables_(tables), kv_(kv), d_(d), k_(kAttentionStep * d), v_(kAttentionStep * d) {}
 
-  void run(const attention::SequencePlan& s, int64_t row, int64_t kv_head, const float* q, float* y) {
+  void run(const RowBlocks& blocks, int64_t kv_head, const float* q, float* y) {
     AttentionState total, range;
     std::vector<float> total_acc(d_, 0.0f), acc(d_, 0.0f);
-    const int64_t bs = tables_.t.block_size, begin = s.first_block * bs, end = begin + s.blocks * bs;
+    const int64_t bs = tables_.t.block_size, begin = blocks.first_block * bs;
+    const int64_t end = begin + std::ssize(blocks.pages) * bs;
     for (int64_t step = begin; step < end; step += kAttentionStep) {
       if (step % kAttentionRange == 0) {
         attend_merge(total, total_acc.data(), range, acc.data(), d_);
         range = {};
         std::fill(acc.begin(), acc.end(), 0.0f);
       }
-      const auto [lo, hi] = load_step(s, row, kv_head, step);
+      const auto [lo, hi] = load_step(blocks, kv_head, step);
       attend_step(math_, q, d_, k_.data(), d_, v_.data(), d_, lo, hi, range, acc.data());
     }
     attend_merge(total, total_acc.data(), range, acc.data(), d_);
@@ -134,14 +150,14 @@ class RowAttention {
 
  private:
   // The visible keys of 64 at absolute position |step|, which are one run; what is not visible is not read.
-  std::pair<int64_t, int64_t> load_step(const attention::SequencePlan& s, int64_t row, int64_t kv_head, int64_t step) {
-    const int64_t bs = tables_.t.block_size, block = step / bs - s.first_block, first_key = step % bs;
-    const int64_t tile = tables_.t.tiles[s.tile_table + block], page = tables_.page(s.page_table + block);
+  std::pair<int64_t, int64_t> load_step(const RowBlocks& blocks, int64_t kv_head, int64_t step) {
+    const int64_t bs = tables_.t.block_size, block = step / bs - blocks.first_block, first_key = step % bs;
+    const int64_t mask = blocks.masks[block], page = blocks.pages[block];
     std::fill(k_.begin(), k_.end(), kNaN);
     std::fill(v_.begin(), v_.end(), kNaN);
     int64_t lo = kAttentionStep, hi = 0, count = 0;
     for (int64_t j = 0; j < kAttentionStep; ++j) {
-      if (tile >= 0 && !tables_.visible(tile + row, first_key + j)) continue;
+      if (mask >= 0 && !tables_.visible(mask, first_key + j)) continue;
       lo = std::min(lo, j);
       hi = j + 1;
       ++count;
@@ -159,6 +175,30 @@ class RowAttention {
   int64_t d_;
   std::vector<float> k_, v_;
 };
+
+// Row |row| of a sequence that has a program of its own.
+RowBlocks blocks_of(const Tables& at, const attention::SequencePlan& s, int64_t row) {
+  RowBlocks blocks{.first_block = s.first_block};
+  for (int64_t b = 0; b < s.blocks; ++b) {
+    const int64_t tile = at.t.tiles[s.tile_table + b];
+    blocks.pages.push_back(at.page(s.page_table + b * s.page_stride));
+    blocks.masks.push_back(tile < 0 ? -1 : tile + row);
+  }
+  return blocks;
+}
+
+// Lane |lane| of a batched decode: every block of the grid, as the tables have it.
+RowBlocks blocks_of_lane(const Tables& at, int64_t lane) {
+  const attention::Variant& grid = *at.t.grid;
+  const int64_t width = round_up(grid.sequences, attention::kPageRowWidth);
+  RowBlocks blocks;
+  if (lane < std::ssize(at.t.sequences)) blocks.first_block = at.t.sequences[lane].first_block;
+  for (int64_t b = 0; b < grid.blocks; ++b) {
+    blocks.pages.push_back(at.page(b * width + lane));
+    blocks.masks.push_back(at.grid_mask(b * width + lane));
+  }
+  return blocks;
+}
 
 }  // namespace
 
@@ -181,14 +221,22 @@ void checked_attention(const CheckedMemory& memory, const graph::Op& graph_op, c
   const Tables at(*tables);
   RowAttention attend(math, at, kv, d);
   Array out = Array::zeros(type);  // live rows of no sequence give 0
-  for (const attention::SequencePlan& s : tables->sequences) {
-    for (int64_t i = 0; i < s.query_len; ++i) {
-      const int64_t row = at.query_row(s.query_table + i);
-      SPYRE_CHECK(row >= 0 && row < rows, "query row {} of {}", row, rows);
-      for (int64_t h = 0; h < heads; ++h) {
-        const int64_t element = (row * heads + h) * d;
-        attend.run(s, i, h / group, q.floats().data() + element, out.mutable_floats().data() + element);
-      }
+  const auto run_row = [&](int64_t query_entry, const RowBlocks& blocks, float* result) {
+    const int64_t row = at.query_row(query_entry);
+    SPYRE_CHECK(row >= 0 && row < rows, "query row {} of {}", row, rows);
+    float* y = result != nullptr ? result : out.mutable_floats().data() + row * heads * d;
+    for (int64_t h = 0; h < heads; ++h) {
+      attend.run(blocks, h / group, q.floats().data() + (row * heads + h) * d, y + h * d);
+    }
+  };
+  if (tables->grid.has_value()) {
+    std::vector<float> dropped(static_cast<size_t>(heads * d));  // of padding lanes
+    for (int64_t lane = 0; lane < tables->grid->sequences; ++lane) {
+      run_row(lane, blocks_of_lane(at, lane), lane < std::ssize(tables->sequences) ? nullptr : dropped.data());
+    }
+  } else {
+    for (const attention::SequencePlan& s : tables->sequences) {
+      for (int64_t i = 0; i < s.query_len; ++i) run_row(s.query_table + i, blocks_of(at, s, i), nullptr);
     }
   }
   memory.write(out_buffer, out);

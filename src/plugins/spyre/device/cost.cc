@@ -77,4 +77,16 @@ OpWork attention_work(int64_t query, int64_t heads, int64_t kv_heads, int64_t he
   return work;
 }
 
+// Lanes and KV heads are one batch dimension, which is what the cores divide; each core has the rows of one group.
+OpWork batched_attention_work(int64_t lanes, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t keys,
+                              int64_t element_bytes) {
+  OpWork work = attention_work(1, heads, kv_heads, head_size, keys, element_bytes);
+  work.macs *= lanes;
+  work.elements *= lanes;
+  work.read_bytes *= lanes;
+  work.write_bytes *= lanes;
+  work.cores = std::min<int64_t>(32, lanes * kv_heads);
+  return work;
+}
+
 }  // namespace spyre::device

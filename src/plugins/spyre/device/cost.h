@@ -61,5 +61,8 @@ double planner_ns(const MatmulDivision& division);
 // padded keys.
 OpWork attention_work(int64_t query, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t keys,
                       int64_t element_bytes);
+// The same for a batched decode: one query row of each of |lanes| over |keys| padded keys, in one operation.
+OpWork batched_attention_work(int64_t lanes, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t keys,
+                              int64_t element_bytes);
 
 }  // namespace spyre::device

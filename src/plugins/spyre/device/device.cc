@@ -123,6 +123,11 @@ void SoftwareDevice::upload(const DeviceTensor& to, const void* row_major, const
   count(transfers_.to_device[label], to->spec, rows);
 }
 
+void SoftwareDevice::count_upload(const DeviceTensor& to, const std::string& label, int64_t rows) {
+  SPYRE_CHECK(options_.mode == ExecutionMode::kHost, "{} is read in checked mode", label);
+  count(transfers_.to_device[label], to->spec, rows);
+}
+
 void SoftwareDevice::download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows) {
   read_store(*from, to, rows);
   count(transfers_.to_host[label], from->spec, rows);

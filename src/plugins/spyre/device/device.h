@@ -51,6 +51,8 @@ class SoftwareDevice {
   // rows of dimension 0.
   void upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label, int64_t rows = 0);
   void upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows = 0);
+  // An upload of a table that only the card's programs read, where no card program runs: counted, not made.
+  void count_upload(const DeviceTensor& to, const std::string& label, int64_t rows = 0);
   // Device to host, as row-major logical elements converted to fp32: the first |rows| of dimension 0 (0 = all).
   void download(const DeviceTensor& from, float* to, const std::string& label, int64_t rows = 0);
 

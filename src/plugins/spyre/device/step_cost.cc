@@ -11,10 +11,17 @@ double estimate_step_ns(const Program& program, const attention::StepTables* tab
     if (op.name != "attention") continue;
     SPYRE_CHECK(tables != nullptr, "attention without step tables");
     const TensorSpec &q = card.buffers[op.inputs[0]].spec, &state = card.buffers[op.inputs[1]].spec;
+    const int64_t heads = q.axes[1].card(), kv_heads = state.axes[0].card(), head_size = q.axes[2].card();
+    const auto bytes = static_cast<int64_t>(size_of(q.dtype));
+    if (tables->grid.has_value()) {
+      const attention::Variant& grid = *tables->grid;
+      total += estimate_ns(measured_costs(), batched_attention_work(grid.sequences, heads, kv_heads, head_size,
+                                                                    grid.blocks * tables->block_size, bytes));
+      continue;
+    }
     for (const attention::SequencePlan& s : tables->sequences) {
-      total += estimate_ns(measured_costs(), attention_work(s.variant.query, q.axes[1].card(), state.axes[0].card(),
-                                                            q.axes[2].card(), s.variant.blocks * tables->block_size,
-                                                            static_cast<int64_t>(size_of(q.dtype))));
+      total += estimate_ns(measured_costs(), attention_work(s.variant.query, heads, kv_heads, head_size,
+                                                            s.variant.blocks * tables->block_size, bytes));
     }
   }
   return total;

@@ -33,6 +33,11 @@ TEST(StepCost, AttentionIsAddedPerSequence) {
   EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + one(1, 2048));
   tables.sequences = sequences;
   EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + one(1, 2048) + one(32, 512));
+  // One program over the grid, on more cores than a sequence has KV heads for.
+  tables.grid = attention::Variant{.query = 1, .blocks = 16, .sequences = 64};
+  const double grid = estimate_ns(measured_costs(), batched_attention_work(64, 8, 2, 64, 2048, 2));
+  EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + grid);
+  EXPECT_LE(grid, 64 * one(1, 2048));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ attention::BucketOptions bucket_options(const platform::EngineConfig& config, co
   return {.block_size = *config.block_size,
           .max_model_len = *config.max_model_len,
           .max_num_batched_tokens = *config.max_num_batched_tokens,
+          .max_num_seqs = *config.max_num_seqs,
           .kv_buckets = settings.kv_buckets,
           .query_buckets = settings.query_buckets};
 }
@@ -176,7 +177,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
                                 .max_model_len = *config_.max_model_len,
                                 .dtype = *config_.dtype,
                                 .kv_heads = first.kv_heads,
-                                .window = first.window});
+                                .window = first.window,
+                                .card_tables = config_.checked});
 }
 
 void SpyreModelRunner::copy_block(int32_t from, int32_t to) {
@@ -342,14 +344,16 @@ double SpyreModelRunner::last_step_card_ns() const {
 }
 
 void SpyreModelRunner::record_variants(const attention::StepTables& tables) {
-  for (const attention::SequencePlan& sequence : tables.sequences) {
-    if (!variants_.insert(sequence.variant).second || !ready_) continue;
+  const auto record = [this](const attention::Variant& variant) {
+    if (!variants_.insert(variant).second || !ready_) return;
     ++compiles_after_ready_;
     if (settings_.record) {
-      log().warn("attention variant ({} query rows, {} blocks) compiled while serving", sequence.variant.query,
-                 sequence.variant.blocks);
+      log().warn("attention variant ({} query rows, {} blocks, {} sequences) compiled while serving", variant.query,
+                 variant.blocks, std::max<int64_t>(variant.sequences, 1));
     }
-  }
+  };
+  if (tables.grid.has_value()) return record(*tables.grid);
+  for (const attention::SequencePlan& sequence : tables.sequences) record(sequence.variant);
 }
 
 void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits& logits) {

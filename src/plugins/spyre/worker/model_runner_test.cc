@@ -147,6 +147,74 @@ TEST(ModelRunner, AStepMovesItsTablesOnceAndTheLogits) {
   EXPECT_EQ(moved.to_device.at("token_ids").logical_bytes, 4 * 4);
 }
 
+// Sequences of their own lengths that decode together.
+struct Together {
+  RunnerHarness harness;
+  std::vector<std::vector<int32_t>> tokens, blocks;
+
+  Together(const EngineConfig& config, int64_t sequences, int64_t most)
+      : harness(SpyrePlatform(), config, 1 + sequences * ((most + 127) / 128)) {
+    std::mt19937 random(9);
+    int32_t next = 1;
+    for (int64_t i = 0; i < sequences; ++i) {
+      const int64_t length = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most - 1));
+      tokens.emplace_back();
+      for (int64_t t = 0; t < length; ++t) tokens.back().push_back(static_cast<int32_t>(random() % 150));
+      blocks.push_back(harness.blocks_for(most, next));
+      next += static_cast<int32_t>(blocks.back().size());
+      if (length > 1) harness.run({{.tokens = {tokens[i].begin(), tokens[i].end() - 1}, .blocks = blocks[i]}});
+    }
+  }
+  // The last token of the sequence, its keys in the cache.
+  Piece piece(int64_t i) const {
+    return {.tokens = {tokens[i].back()}, .start = std::ssize(tokens[i]) - 1, .blocks = blocks[i]};
+  }
+};
+
+// A sequence does not know its neighbours: decoding in a batch of any size gives the bits it has alone.
+TEST_P(BitEqual, OverBatchesOfDecodes) {
+  const Golden golden = golden_named("llama_gqa64");
+  EngineConfig config = config_for(golden, GetParam().dtype);
+  config.order = GetParam().order;
+  config.max_num_seqs = 40;
+  Together step(config, 37, 300);
+  Rows alone;
+  for (int64_t i = 0; i < 37; ++i) alone.push_back(step.harness.run({step.piece(i)}).at(0));
+  for (const int64_t count : {37, 16, 5, 3}) {
+    std::vector<Piece> pieces;
+    Rows want;
+    for (int64_t i = 37 - count; i < 37; ++i) {
+      pieces.push_back(step.piece(i));
+      want.push_back(alone[static_cast<size_t>(i)]);
+    }
+    expect_equal(step.harness.run(pieces), want, fmt::format("{} together", count));
+  }
+  EXPECT_EQ(runner_of(step.harness).compiles_after_ready(), 0);
+}
+
+// The tables of a batched decode are of the grid's size, and counted though only a card would read all of them.
+TEST(ModelRunner, ABatchedDecodeMovesTheTablesOfItsGrid) {
+  const Golden golden = golden_named("llama_mha16");
+  EngineConfig config = config_for(golden, DType::kF16);
+  config.max_num_seqs = 40;
+  std::map<std::string, int64_t> moved[2];
+  for (const bool checked : {false, true}) {
+    config.checked = checked;
+    Together step(config, 33, 200);
+    device::SoftwareDevice& device = runner_of(step.harness).device();
+    device.transfers() = {};
+    std::vector<Piece> pieces;
+    for (int64_t i = 0; i < 33; ++i) pieces.push_back(step.piece(i));
+    step.harness.run(pieces);
+    for (const auto& [label, totals] : device.transfers().to_device) moved[checked][label] = totals.card_bytes;
+  }
+  EXPECT_EQ(moved[0], moved[1]);
+  EXPECT_EQ(moved[0].at("query_tables"), 64 * 4);         // 40 lanes, in whole sticks
+  EXPECT_EQ(moved[0].at("page_tables"), 2 * 64 * 4);      // 2 blocks of 40 lanes
+  EXPECT_EQ(moved[0].at("grid_masks"), 2 * 64 * 4);
+  EXPECT_EQ(moved[0].at("masks"), (3 + 33) * 128 * 2);    // one block of each sequence is seen in part
+}
+
 // Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.
 TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
   for (int layers : {2, 8, 40}) {

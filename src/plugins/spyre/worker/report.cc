@@ -86,12 +86,20 @@ json SpyreModelRunner::artifacts() const {
 }
 
 json SpyreModelRunner::buckets() const {
-  json variants = json::array();
-  for (const attention::Variant& v : variants_) variants.push_back({v.query, v.blocks});
+  json variants = json::array(), batched = json::array();
+  for (const attention::Variant& v : variants_) {
+    if (v.sequences > 0) {
+      batched.push_back({v.blocks, v.sequences});
+    } else {
+      variants.push_back({v.query, v.blocks});
+    }
+  }
   return {{"tokens", token_ladder_},
           {"query", bucketer_.query_ladder()},
           {"kv_blocks", bucketer_.block_ladder()},
-          {"attention_variants", variants}};
+          {"attention_variants", variants},
+          {"batched_decode_sequences", bucketer_.sequence_ladder()},
+          {"batched_decode_variants", batched}};
 }
 
 json SpyreModelRunner::rules_met() const {

@@ -198,12 +198,13 @@ void Checkpoint::add_tensor(const SafetensorsFile& file, const SafetensorsTensor
 void Checkpoint::add_gguf(std::unique_ptr<GgufFile> file) {
   gguf_ = std::move(file);
   config_ = model_config_from_gguf(*gguf_);
+  const GgufFamily& family = *find_gguf_family(config_.model_type);  // it was read
   for (const GgufTensor& t : gguf_->tensors()) {
     const GgmlTypeInfo& type = *find_ggml_type(t.type);
-    const auto translated = translate_llama_name(t.name, config_.num_hidden_layers);
+    const auto translated = translate_gguf_name(family, t.name, config_.num_hidden_layers);
     if (!translated)
-      throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' is not part of a 'llama' model of {} layers", gguf_->name(),
-                  printable(t.name), config_.num_hidden_layers);
+      throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' is not part of a '{}' model of {} layers", gguf_->name(),
+                  printable(t.name), family.name, config_.num_hidden_layers);
     if (!can_dequantize(t.type))
       throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' has type {} ({}); weights are read from {}", gguf_->name(),
                   printable(t.name), type.name, type.number, dequantizable_types());

@@ -3,8 +3,8 @@
 // Opens a folder (config.json with model.safetensors, or with the shards of model.safetensors.index.json; or exactly
 // one .gguf file) or a .gguf file, and checks all of it before the first tensor is read. Nothing is downloaded.
 //
-// A GGUF file of the "llama" architecture is translated while it is read: names (blk.3.attn_q.weight becomes
-// model.layers.3.self_attn.q_proj.weight), shapes, blocks to floats, and the rows of Q and K, which such files keep
+// A GGUF file is translated while it is read (families: formats/tensor_names.h): names (blk.3.attn_q.weight becomes
+// model.layers.3.self_attn.q_proj.weight), shapes, blocks to floats, and the rows of Q and K, which some families keep
 // interleaved (rotary pairs (2i, 2i + 1)) where Hugging Face keeps halves (i, i + head_dim / 2):
 //   row h * D + c * D/2 + i of the result is row h * D + 2 i + c of the file, for head h, half c, i < D/2.
 //

@@ -44,6 +44,16 @@ Kernel kernel_of(uint32_t type) {
       return dequantize_q4_0;
     case GgmlType::kQ4_1:
       return dequantize_q4_1;
+    case GgmlType::kQ5_0:
+      return dequantize_q5_0;
+    case GgmlType::kQ5_1:
+      return dequantize_q5_1;
+    case GgmlType::kQ4_K:
+      return dequantize_q4_k;
+    case GgmlType::kQ5_K:
+      return dequantize_q5_k;
+    case GgmlType::kQ6_K:
+      return dequantize_q6_k;
   }
   return nullptr;
 }

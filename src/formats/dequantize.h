@@ -5,7 +5,16 @@
 //   Q8_0  32 in 34 bytes: d, 32 x i8       x[i] = d * q[i]
 //   Q4_0  32 in 18 bytes: d, 16 x u8       x[i] = d * (q[i] - 8)
 //   Q4_1  32 in 20 bytes: d, m, 16 x u8    x[i] = d * q[i] + m, product exact, sum rounded to fp32
+//   Q5_0  32 in 22 bytes: d, u32, 16 x u8  x[i] = d * (q[i] - 16); bit i of the u32 is the fifth of q[i]
+//   Q5_1  32 in 24 bytes: d, m, u32, 16 x u8   x[i] = d * q[i] + m
 // Of a byte i with two elements, the low nibble is q[i] and the high one q[i + 16].
+//
+// The K types have 256 elements, in groups of 32 (Q4_K, Q5_K) or 16 (Q6_K) with integer scales s (and minima t) of
+// their own; m is f16, too:
+//   Q4_K  144 bytes: d, m, 12 bytes of s and t (6 bits each), 128 x u8             x[i] = (d * s) * q[i] - m * t
+//   Q5_K  176 bytes: d, m, 12 bytes of s and t, 32 x u8 of fifth bits, 128 x u8    as Q4_K
+//   Q6_K  210 bytes: 128 x u8, 64 x u8 of upper bits, 16 x i8 s, d                 x[i] = (d * s) * (q[i] - 32)
+// Products in parentheses and m * t are exact (11 + 8 bits at most); the rest is rounded once per operation.
 // Source: ggml's block definitions; the bits are those of the Python package `gguf`.
 //
 // All functions are stateless; any thread. A 16-bit target is rounded once (base/half.h) from the fp32 value.
@@ -21,7 +30,19 @@
 
 namespace spyre::formats {
 
-enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+enum class GgmlType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kBF16 = 30
+};
 
 struct GgmlTypeInfo {
   uint32_t number;
@@ -39,6 +60,11 @@ SPYRE_API std::string dequantizable_types();  // "F32, F16, ...", for messages
 void dequantize_q8_0(const std::byte* source, size_t n, float* out);
 void dequantize_q4_0(const std::byte* source, size_t n, float* out);
 void dequantize_q4_1(const std::byte* source, size_t n, float* out);
+void dequantize_q5_0(const std::byte* source, size_t n, float* out);
+void dequantize_q5_1(const std::byte* source, size_t n, float* out);
+void dequantize_q4_k(const std::byte* source, size_t n, float* out);
+void dequantize_q5_k(const std::byte* source, size_t n, float* out);
+void dequantize_q6_k(const std::byte* source, size_t n, float* out);
 void widen_f32(const std::byte* source, size_t n, float* out);
 void widen_f16(const std::byte* source, size_t n, float* out);
 void widen_bf16(const std::byte* source, size_t n, float* out);

@@ -1,5 +1,5 @@
 // ModelConfig from GGUF keys: the keys are rewritten as the config.json Hugging Face would have, and go through the
-// same checks. Key names: ggml's GGUF specification, "llama" architecture.
+// same checks. Key names: ggml's GGUF specification.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "formats/dequantize.h"
 #include "formats/gguf.h"
 #include "formats/model_config.h"
+#include "formats/tensor_names.h"
 
 namespace spyre::formats {
 namespace {
@@ -56,13 +57,18 @@ class Keys {
   std::string prefix_;
 };
 
-void refuse_unsupported_keys(const Keys& keys, int64_t head_dim) {
+void refuse_unsupported_keys(const Keys& keys, const GgufFamily& family, int64_t head_dim) {
   for (const char* key : {"expert_count", "expert_used_count", "attention.clamp_kqv", "attention.max_alibi_bias",
-                          "attention.sliding_window", "attention.scale", "attn_logit_softcapping",
-                          "final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale"})
+                          "attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping",
+                          "rope.scaling.yarn_log_multiplier"})
     keys.refuse_unless(key, 0);
+  if (!family.has_multipliers) {
+    for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"})
+      keys.refuse_unless(key, 0);
+  }
   keys.refuse_unless("attention.causal", 1);
-  keys.refuse_unless("rope.scaling.attn_factor", 1);
+  for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"})
+    keys.refuse_unless(key, 1);
   keys.refuse_unless("use_parallel_residual", 0);
   keys.refuse_unless("rope.dimension_count", static_cast<double>(head_dim));
   keys.refuse_unless("attention.value_length", static_cast<double>(head_dim));
@@ -78,7 +84,22 @@ json rope_scaling(const GgufFile& file, const Keys& keys, const std::string& arc
   if (factor) scaling["factor"] = *factor;
   if (const auto length = keys.integer("rope.scaling.original_context_length"))
     scaling["original_max_position_embeddings"] = *length;
+  if (const auto fast = keys.number("rope.scaling.yarn_beta_fast")) scaling["beta_fast"] = *fast;
+  if (const auto slow = keys.number("rope.scaling.yarn_beta_slow")) scaling["beta_slow"] = *slow;
   return scaling;
+}
+
+// Granite's four. Its files keep the divisor of the logits as it is; without a scale of its own, attention has the
+// usual one.
+void add_multipliers(const Keys& keys, json& raw, int64_t head_dim) {
+  const auto scale = [&](const char* key, double absent) {
+    const double value = keys.number(key).value_or(0);
+    return value == 0 ? absent : value;
+  };
+  raw["embedding_multiplier"] = scale("embedding_scale", 1.0);
+  raw["residual_multiplier"] = scale("residual_scale", 1.0);
+  raw["logits_scaling"] = scale("logit_scale", 1.0);
+  raw["attention_multiplier"] = scale("attention.scale", 1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
 // The embedding has a row per token; a tokenizer may name fewer (padding), never more.
@@ -137,10 +158,10 @@ json matrix_dtype(const GgufFile& file) {
 
 ModelConfig model_config_from_gguf(const GgufFile& file) {
   const std::string arch(file.get_string("general.architecture").value_or(""));
-  if (arch != "llama")
-    throw_error(ErrorCode::kUnsupported,
-                "{}: general.architecture '{}' is not supported; GGUF models are read for 'llama'", file.name(),
-                printable(arch));
+  const GgufFamily* family = find_gguf_family(arch);
+  if (!family)
+    throw_error(ErrorCode::kUnsupported, "{}: general.architecture '{}' is not supported; GGUF models are read for {}",
+                file.name(), printable(arch), gguf_families());
   if (const auto parts = file.get_int("split.count"); parts && *parts > 1)
     throw_error(ErrorCode::kUnsupported,
                 "{}: one of {} parts (key 'split.count'); models split over several GGUF files "
@@ -148,8 +169,8 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
                 file.name(), *parts);
   const Keys keys(file, arch + ".");
   const int64_t hidden = keys.required("embedding_length"), heads = keys.required("attention.head_count");
-  json raw = {{"architectures", {"LlamaForCausalLM"}},
-              {"model_type", "llama"},
+  json raw = {{"architectures", {family->architecture}},
+              {"model_type", family->name},
               {"hidden_size", hidden},
               {"intermediate_size", keys.required("feed_forward_length")},
               {"num_hidden_layers", keys.required("block_count")},
@@ -162,19 +183,23 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
               {"rope_scaling", rope_scaling(file, keys, arch)},
               {"hidden_act", "silu"},
               {"tie_word_embeddings", file.find_tensor("output.weight") == nullptr},
-              {"attention_bias", file.find_tensor("blk.0.attn_q.bias") != nullptr},
-              {"mlp_bias", file.find_tensor("blk.0.ffn_gate.bias") != nullptr},
               {"torch_dtype", matrix_dtype(file)}};
-  if (const auto length = keys.integer("attention.key_length")) raw["head_dim"] = *length;
+  if (family->bias_keys >= 1) raw["attention_bias"] = file.find_tensor("blk.0.attn_q.bias") != nullptr;
+  if (family->bias_keys >= 2) raw["mlp_bias"] = file.find_tensor("blk.0.ffn_gate.bias") != nullptr;
+  auto head_dim = keys.integer("attention.key_length");
+  // Hugging Face's default for this family is a number of its own.
+  if (!head_dim && family->needs_head_dim && heads > 0) head_dim = hidden / heads;
+  if (head_dim) raw["head_dim"] = *head_dim;
   const GgufTokenizerKeys tokenizer = file.tokenizer();
   if (tokenizer.bos_id) raw["bos_token_id"] = *tokenizer.bos_id;
   json eos = json::array();
   for (const auto& id : {tokenizer.eos_id, tokenizer.eot_id, tokenizer.eom_id})
     if (id) eos.push_back(*id);
   if (!eos.empty()) raw["eos_token_id"] = eos;
+  if (family->has_multipliers) add_multipliers(keys, raw, head_dim.value_or(heads > 0 ? hidden / heads : 1));
 
   ModelConfig config = parse_model_config(raw.dump(), "", file.name(), "");
-  refuse_unsupported_keys(keys, config.head_dim);
+  refuse_unsupported_keys(keys, *family, config.head_dim);
   config.rope_freq_factors = freq_factors(file, config.head_dim);
   return config;
 }

@@ -5,6 +5,14 @@
 namespace spyre::formats {
 namespace {
 
+constexpr GgufFamily kFamilies[] = {
+    {"llama", "LlamaForCausalLM", /*interleaved=*/true, /*bias_keys=*/2},  // Mistral's files, too
+    {"qwen2", "Qwen2ForCausalLM", /*interleaved=*/false},
+    {"qwen3", "Qwen3ForCausalLM", /*interleaved=*/false, /*bias_keys=*/1, /*has_multipliers=*/false,
+     /*needs_head_dim=*/true},
+    {"granite", "GraniteForCausalLM", /*interleaved=*/true, /*bias_keys=*/2, /*has_multipliers=*/true},
+};
+
 struct Rule {
   std::string_view gguf, hugging_face;
   RowOrder order = RowOrder::kPlain;
@@ -19,6 +27,8 @@ constexpr Rule kLayer[] = {{"attn_norm", "input_layernorm"},
                            {"attn_q", "self_attn.q_proj", RowOrder::kQueryHeads},
                            {"attn_k", "self_attn.k_proj", RowOrder::kKeyHeads},
                            {"attn_v", "self_attn.v_proj"},
+                           {"attn_q_norm", "self_attn.q_norm"},
+                           {"attn_k_norm", "self_attn.k_norm"},
                            {"attn_output", "self_attn.o_proj"},
                            {"ffn_norm", "post_attention_layernorm"},
                            {"ffn_gate", "mlp.gate_proj"},
@@ -27,7 +37,19 @@ constexpr Rule kLayer[] = {{"attn_norm", "input_layernorm"},
 
 }  // namespace
 
-std::optional<TranslatedName> translate_llama_name(std::string_view name, int64_t layers) {
+const GgufFamily* find_gguf_family(std::string_view name) {
+  for (const GgufFamily& family : kFamilies)
+    if (name == family.name) return &family;
+  return nullptr;
+}
+
+std::string gguf_families() {
+  std::string names;
+  for (const GgufFamily& family : kFamilies) names += (names.empty() ? "'" : ", '") + std::string(family.name) + "'";
+  return names;
+}
+
+std::optional<TranslatedName> translate_gguf_name(const GgufFamily& family, std::string_view name, int64_t layers) {
   for (const Rule& rule : kModel)
     if (rule.gguf == name) return TranslatedName{std::string(rule.hugging_face)};
   if (!name.starts_with("blk.")) return std::nullopt;
@@ -45,7 +67,7 @@ std::optional<TranslatedName> translate_llama_name(std::string_view name, int64_
     if (rule.gguf != part) continue;
     if (kind != ".weight" && (kind != ".bias" || part.ends_with("norm"))) return std::nullopt;
     return TranslatedName{"model.layers." + number + "." + std::string(rule.hugging_face) + std::string(kind),
-                          rule.order};
+                          family.interleaved ? rule.order : RowOrder::kPlain};
   }
   return std::nullopt;
 }

@@ -44,6 +44,7 @@ def make_blocks():
         blocks = np.ascontiguousarray(np.concatenate([head, body], axis=1))
         out[f"{kind.name}.blocks"] = blocks.reshape(-1)
         out[f"{kind.name}.values"] = dequantize(blocks, kind).astype(np.float32).reshape(-1)
+    out.update(make_k_blocks(np.random.default_rng(20261130)))
     halves = finite_halves(1024)
     out["F16.blocks"], out["F16.values"] = halves.view(np.uint8), halves.view(np.float16).astype(np.float32)
     brain = rng.integers(0, 1 << 16, size=1024, dtype=np.uint16)
@@ -51,6 +52,23 @@ def make_blocks():
     out["BF16.blocks"] = brain.view(np.uint8)
     out["BF16.values"] = dequantize(brain.view(np.uint8), T.BF16).astype(np.float32).reshape(-1)
     save_file(out, HERE / "blocks.safetensors", metadata={"made_by": "make_fixtures.py"})
+
+
+def make_k_blocks(own):
+    """The types with five bits and with groups, from numbers of their own: the fixtures made before stay as they are."""
+    out, n = {}, 16
+    # Halves at the front or at the end; the other bytes are anything.
+    for kind, front, rest, back in ((T.Q5_0, 1, 20, 0), (T.Q5_1, 2, 20, 0), (T.Q4_K, 2, 140, 0), (T.Q5_K, 2, 172, 0),
+                                    (T.Q6_K, 0, 208, 1)):
+        words = own.integers(0, 1 << 16, size=(n, front + back), dtype=np.uint16)
+        words[(words & 0x7C00) == 0x7C00] &= 0xFBFF
+        words[:4, 0] = [0x0001, 0x8000, 0x7BFF, 0x83FF]
+        body = own.integers(0, 256, size=(n, rest), dtype=np.uint8)
+        head, tail = words[:, :front].copy().view(np.uint8), words[:, front:].copy().view(np.uint8)
+        blocks = np.ascontiguousarray(np.concatenate([head, body, tail], axis=1))
+        out[f"{kind.name}.blocks"] = blocks.reshape(-1)
+        out[f"{kind.name}.values"] = dequantize(blocks, kind).astype(np.float32).reshape(-1)
+    return out
 
 
 def weights():
@@ -187,6 +205,64 @@ def make_sharded():
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def make_k_seed(folder):
+    """A model of 256 wide with the types that have five bits or groups; and one whose rows are no whole blocks."""
+    path = folder / "good-k-blocks.gguf"
+    w = gguf.GGUFWriter(path, "qwen2")
+    for add, value in ((w.add_context_length, 16), (w.add_embedding_length, 256), (w.add_block_count, 1),
+                       (w.add_feed_forward_length, 256), (w.add_head_count, 4), (w.add_head_count_kv, 2),
+                       (w.add_layer_norm_rms_eps, 1e-5)):
+        add(value)
+    own = np.random.default_rng(7)
+    for name, rows, kind, size in (("token_embd", 2, T.Q5_0, 176), ("blk.0.attn_v", 1, T.Q5_1, 192),
+                                   ("blk.0.ffn_up", 1, T.Q4_K, 144), ("blk.0.ffn_gate", 1, T.Q5_K, 176),
+                                   ("blk.0.ffn_down", 1, T.Q6_K, 210)):
+        w.add_tensor(name + ".weight", own.integers(0, 60, size=(rows, size), dtype=np.uint8), raw_dtype=kind)
+    w.add_tensor("output_norm.weight", np.ones(256, dtype=np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    good = path.read_bytes()
+    at = good.index(b"blk.0.ffn_up.weight") + 19 + 4  # the first dimension: 256 -> 255
+    (folder / "bad-k-row.gguf").write_bytes(good[:at] + struct.pack("<Q", 255) + good[at + 8:])
+
+
+def make_family_seeds(folder):
+    """The keys and tensor names of the other families; row r of attn_q is filled with r."""
+    for arch, tensors in (("qwen3", ("attn_q_norm.weight", "attn_k_norm.weight")), ("granite", ()),
+                          ("qwen2", ("attn_q.bias", "attn_k.bias"))):
+        w = gguf.GGUFWriter(folder / f"good-{arch}.gguf", arch)
+        w.add_context_length(4096)
+        w.add_embedding_length(16)
+        w.add_block_count(1)
+        w.add_feed_forward_length(32)
+        w.add_head_count(2)
+        w.add_head_count_kv(1)
+        w.add_layer_norm_rms_eps(1e-6)
+        w.add_rope_freq_base(1e6)
+        w.add_vocab_size(2)
+        if arch == "qwen3":
+            w.add_key_length(8)
+            w.add_value_length(8)
+            w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            w.add_rope_scaling_factor(4.0)
+            w.add_rope_scaling_orig_ctx_len(1024)
+        if arch == "granite":
+            w.add_attention_scale(0.0078125)
+            w.add_embedding_scale(12.0)
+            w.add_residual_scale(0.22)
+            w.add_logit_scale(16.0)
+        w.add_tensor("token_embd.weight", np.ones((2, 16), dtype=np.float32))
+        w.add_tensor("blk.0.attn_q.weight", np.repeat(np.arange(16, dtype=np.float32)[:, None], 16, axis=1))
+        for name in tensors:
+            w.add_tensor("blk.0." + name, np.arange(16 if name == "attn_q.bias" else 8, dtype=np.float32))
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+
+
 def make_seeds():
     """Seeds for the fuzzers, small because a fuzzer reads them a million times: good-* must be read, bad-* refused."""
     fuzz = HERE.parent / "fuzz"
@@ -219,6 +295,8 @@ def make_seeds():
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
+    make_k_seed(fuzz / "gguf")
+    make_family_seeds(fuzz / "gguf")
     good = path.read_bytes()
     (fuzz / "gguf" / "bad-cut.gguf").write_bytes(good[: len(good) // 2])
     (fuzz / "gguf" / "bad-version1.gguf").write_bytes(good[:4] + struct.pack("<I", 1) + good[8:])

@@ -17,6 +17,7 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  spyre generate MODEL --prompt 'The capital of France is' --max-tokens 16\n"
+    "  spyre chat MODEL                        talk with it\n"
     "  spyre inspect MODEL                     what was compiled, laid out and moved\n"
     "  spyre bench MODEL                       speed, beside what this machine can do\n"
     "  spyre diff MODEL --a cpu --b spyre      where two platforms, types or orders part\n"
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
   spyre::cli::add_generate(app);
+  spyre::cli::add_chat(app);
   spyre::cli::add_inspect(app);
   spyre::cli::add_bench(app);
   spyre::cli::add_diff(app);

@@ -19,6 +19,7 @@ class UsageError : public Error {
 };
 
 // Adds a subcommand to |app|. What it does when chosen runs after parsing and throws Error for whatever goes wrong.
+void add_serve(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_inspect(CLI::App& app);

@@ -16,6 +16,7 @@ constexpr const char* kFooter =
     "MODEL is a folder as on the Hugging Face hub (config.json, *.safetensors, tokenizer.json) or a .gguf file.\n"
     "\n"
     "Examples:\n"
+    "  spyre serve MODEL --port 8000           an OpenAI-compatible server\n"
     "  spyre generate MODEL --prompt 'The capital of France is' --max-tokens 16\n"
     "  spyre chat MODEL                        talk with it\n"
     "  spyre inspect MODEL                     what was compiled, laid out and moved\n"
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
   app.failure_message(one_line);
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
+  spyre::cli::add_serve(app);
   spyre::cli::add_generate(app);
   spyre::cli::add_chat(app);
   spyre::cli::add_inspect(app);

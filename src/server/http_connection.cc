@@ -138,7 +138,7 @@ class HttpExchange final : public Exchange, public std::enable_shared_from_this<
     });
   }
   void on_gone(std::function<void()> action) override {
-    if (core_->stopped) return action();
+    if (core_->stopped) return;
     asio::dispatch(strand_, [self = shared_from_this(), action = std::move(action)] {
       if (self->gone_) return action();
       if (!self->complete_) self->gone_actions_.push_back(action);

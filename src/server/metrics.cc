@@ -68,12 +68,12 @@ struct Described {
 };
 constexpr Described kRunner[] = {
     {"spyre_compiles_after_ready_total", "Programs compiled since warm-up: stays 0"},
-    {"spyre_card_rows_total", "Rows that the card's programs computed, padding included"},
-    {"spyre_card_padding_rows_total", "Rows of these that were padding"},
-    {"spyre_transfers_in_total", "Transfers to the device"},
-    {"spyre_transfers_out_total", "Transfers from the device"},
-    {"spyre_transfer_bytes_in_total", "Bytes to the device"},
-    {"spyre_transfer_bytes_out_total", "Bytes from the device"},
+    {"spyre_transfers_to_device_total", "Transfers to the device"},
+    {"spyre_transfers_to_host_total", "Transfers from the device"},
+    {"spyre_transfer_card_bytes_to_device_total", "Bytes to the device on the card's extents, padding included"},
+    {"spyre_transfer_card_bytes_to_host_total", "Bytes from the device on the card's extents, padding included"},
+    {"spyre_transfer_padding_bytes_to_device_total", "Bytes of these to the device that were padding"},
+    {"spyre_transfer_padding_bytes_to_host_total", "Bytes of these from the device that were padding"},
 };
 
 std::string number(double value) {

@@ -16,4 +16,5 @@ cmd_demo() {
   say "asking SmolLM2-135M-Instruct: $question"
   build/release/bin/spyre generate "$MODEL_FILE" --prompt "$prompt" --max-tokens 40 </dev/null
   say "done. Your own question: ./run demo 'Why is the sky blue?'   More: build/release/bin/spyre --help"
+  say "as a server for OpenAI clients: build/release/bin/spyre serve $MODEL_FILE"
 }

@@ -35,10 +35,29 @@ cmd_test() {
     cmd_mutants "$@"
     return
   fi
+  if [ "${1:-}" = clients ]; then
+    cmd_clients
+    return
+  fi
   setup_build release model
   compile release
   provide_test_model
   if [ $# -gt 0 ]; then run_ctest release -R "$1"; else run_ctest release; fi
+}
+
+# Clients that others wrote, unchanged, against the real program: not part of `./run test`, because they are fetched.
+cmd_clients() {
+  setup_build release
+  install_packages python3 python3-venv
+  command -v npm >/dev/null || install_packages nodejs npm
+  compile release spyre
+  local venv=.cache/venv-clients node=.cache/node-clients
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/clients/requirements.txt </dev/null >&2 || die "pip could not install the clients"
+  mkdir -p "$node"
+  cp tests/clients/package.json "$node/"
+  (cd "$node" && npm install --silent --no-audit --no-fund </dev/null >&2) || die "npm could not install the clients"
+  tests/clients/run.sh build/release/bin/spyre "$venv/bin/python" "$ROOT/$node"
 }
 
 cmd_mutants() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.h"
 #include "formats/config_reader.h"
@@ -36,15 +37,44 @@ std::optional<DType> read_dtype(const ConfigReader& in) {
               printable(*name));
 }
 
-// `fallback_theta`: rope_theta beside the object, where older checkpoints have it.
-RopeConfig read_rope(const ConfigReader& in, double fallback_theta, double partial) {
+// What YaRN multiplies cosines and sines by, as Hugging Face works it out when the file does not say.
+double yarn_attention_factor(const ConfigReader& in, double factor) {
+  if (const auto given = in.number("attention_factor", 1e-3, 1e3)) return *given;
+  const auto grown = [factor](double scale) { return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0; };
+  const double scale = in.number("mscale", 0, 1e3).value_or(0), all = in.number("mscale_all_dim", 0, 1e3).value_or(0);
+  return scale > 0 && all > 0 ? grown(scale) / grown(all) : grown(1.0);
+}
+
+void read_yarn(const ConfigReader& in, int64_t max_positions, RopeConfig& rope) {
+  rope.original_max_position = in.integer("original_max_position_embeddings", 1, kMaxPositions).value_or(max_positions);
+  rope.attention_factor = yarn_attention_factor(in, rope.factor);
+  // Zero means the default there too.
+  const double fast = in.number("beta_fast", 0, 1e6).value_or(0), slow = in.number("beta_slow", 0, 1e6).value_or(0);
+  rope.beta_fast = fast == 0 ? 32 : fast;
+  rope.beta_slow = slow == 0 ? 1 : slow;
+  if (rope.beta_fast < rope.beta_slow)
+    throw_error(ErrorCode::kCorruptData, "{}: beta_fast {} is below beta_slow {}", in.file(), rope.beta_fast,
+                rope.beta_slow);
+  if (!(rope.theta > 1))
+    throw_error(ErrorCode::kCorruptData, "{}: yarn with rope_theta 1 has no wavelengths", in.file());
+  rope.truncate = in.boolean("truncate").value_or(true);
+}
+
+// What stands beside the rope object and serves as its default: rope_theta and partial_rotary_factor, where older
+// checkpoints have them, and the context length.
+struct RopeDefaults {
+  double theta = 10000.0, partial_rotary_factor = 1.0;
+  int64_t max_positions = 0;
+};
+
+RopeConfig read_rope(const ConfigReader& in, const RopeDefaults& defaults) {
   RopeConfig rope;
-  rope.theta = in.number("rope_theta", 1.0, 1e15).value_or(fallback_theta);
-  rope.partial_rotary_factor = in.number("partial_rotary_factor", 1e-3, 1.0).value_or(partial);
+  rope.theta = in.number("rope_theta", 1.0, 1e15).value_or(defaults.theta);
+  rope.partial_rotary_factor = in.number("partial_rotary_factor", 1e-3, 1.0).value_or(defaults.partial_rotary_factor);
   std::optional<std::string> type = in.string("rope_type");
   if (!type) type = in.string("type");
   rope.type = type.value_or("default");
-  if (rope.type == "linear" || rope.type == "llama3") {
+  if (rope.type == "linear" || rope.type == "llama3" || rope.type == "yarn") {
     rope.factor = in.required_number("factor", 1e-3, 1e6);
   } else if (rope.type != "default") {
     rope.factor = in.number("factor", 1e-3, 1e6).value_or(1.0);
@@ -57,24 +87,26 @@ RopeConfig read_rope(const ConfigReader& in, double fallback_theta, double parti
                   rope.high_freq_factor, rope.low_freq_factor);
     rope.original_max_position = in.required_integer("original_max_position_embeddings", 1, kMaxPositions);
   }
+  if (rope.type == "yarn") read_yarn(in, defaults.max_positions, rope);
   return rope;
 }
 
 // Three spellings: rope_theta with rope_scaling (null or an object); rope_parameters (transformers 5); rope_parameters
 // with one object per kind of layer.
 void read_ropes(const ConfigReader& in, ModelConfig& config) {
-  const double theta = in.number("rope_theta", 1.0, 1e15).value_or(10000.0);
-  const double partial = in.number("partial_rotary_factor", 1e-3, 1.0).value_or(1.0);
+  const RopeDefaults defaults{.theta = in.number("rope_theta", 1.0, 1e15).value_or(10000.0),
+                              .partial_rotary_factor = in.number("partial_rotary_factor", 1e-3, 1.0).value_or(1.0),
+                              .max_positions = config.max_position_embeddings};
   const json* parameters = in.object("rope_parameters");
   const char* key = parameters ? "rope_parameters" : "rope_scaling";
   if (!parameters) parameters = in.object("rope_scaling");
-  config.rope.theta = theta;
-  config.rope.partial_rotary_factor = partial;
+  config.rope.theta = defaults.theta;
+  config.rope.partial_rotary_factor = defaults.partial_rotary_factor;
   if (!parameters) return;
   const bool per_layer_type = !parameters->empty() && std::all_of(parameters->begin(), parameters->end(),
                                                                   [](const json& v) { return v.is_object(); });
   if (!per_layer_type) {
-    config.rope = read_rope(ConfigReader(*parameters, in.file(), std::string(key) + "."), theta, partial);
+    config.rope = read_rope(ConfigReader(*parameters, in.file(), std::string(key) + "."), defaults);
     return;
   }
   if (parameters->size() > 16)
@@ -82,7 +114,7 @@ void read_ropes(const ConfigReader& in, ModelConfig& config) {
                 parameters->size());
   for (const auto& [kind, object] : parameters->items()) {
     const std::string prefix = std::string(key) + "." + printable(kind, 40) + ".";
-    config.rope_by_layer_type.emplace_back(kind, read_rope(ConfigReader(object, in.file(), prefix), theta, partial));
+    config.rope_by_layer_type.emplace_back(kind, read_rope(ConfigReader(object, in.file(), prefix), defaults));
   }
 }
 

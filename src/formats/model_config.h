@@ -21,16 +21,19 @@ namespace spyre::formats {
 
 class GgufFile;
 
-// Rotary embedding. Fields that a type does not use keep their defaults. Types other than "default", "linear" and
-// "llama3" ("yarn", "longrope", "dynamic", ...) are carried by name for the model to refuse; their own keys stand in
-// `raw`.
+// Rotary embedding. Fields that a type does not use keep their defaults. Types other than "default", "linear", "llama3"
+// and "yarn" ("longrope", "dynamic", ...) are carried by name for the model to refuse; their own keys stand in `raw`.
 struct RopeConfig {
   double theta = 10000.0;
   std::string type = "default";
-  double factor = 1.0;                 // linear, llama3
-  double low_freq_factor = 1.0;        // llama3
-  double high_freq_factor = 4.0;       // llama3; above low_freq_factor
-  int64_t original_max_position = 0;   // llama3
+  double factor = 1.0;                // linear, llama3, yarn
+  double low_freq_factor = 1.0;       // llama3
+  double high_freq_factor = 4.0;      // llama3; above low_freq_factor
+  int64_t original_max_position = 0;  // llama3, yarn
+  double beta_fast = 32.0;            // yarn: turns within the original context above which a frequency is kept,
+  double beta_slow = 1.0;             // and below which it is divided by `factor`
+  bool truncate = true;               // yarn: whether the bounds between these are rounded to whole dimensions
+  double attention_factor = 1.0;      // yarn: what cosines and sines are multiplied by, worked out from the file's keys
   double partial_rotary_factor = 1.0;  // share of the head that is rotated
 };
 
@@ -67,7 +70,7 @@ struct ModelConfig {
 SPYRE_API ModelConfig parse_model_config(std::string_view config, std::string_view generation,
                                          const std::string& config_name, const std::string& generation_name);
 
-// Architecture "llama" (kUnsupported for any other, by name).
+// For the families of formats/tensor_names.h (kUnsupported for any other, by name).
 SPYRE_API ModelConfig model_config_from_gguf(const GgufFile& file);
 
 }  // namespace spyre::formats

@@ -123,6 +123,39 @@ TEST(ModelConfig, RopeHasThreeSpellings) {
   EXPECT_EQ(parse(older).rope.type, "yarn");
 }
 
+TEST(ModelConfig, YarnHasDefaultsThatFollowFromTheFile) {
+  json config = base();
+  config["max_position_embeddings"] = 32768;
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  const RopeConfig plain = parse(config).rope;
+  EXPECT_EQ(plain.original_max_position, 32768);
+  EXPECT_EQ(plain.beta_fast, 32);
+  EXPECT_EQ(plain.beta_slow, 1);
+  EXPECT_TRUE(plain.truncate);
+  EXPECT_NEAR(plain.attention_factor, 1.1386294, 1e-7);  // 0.1 ln 4 + 1
+
+  json& rope = config["rope_scaling"];
+  rope["original_max_position_embeddings"] = 4096;
+  rope["beta_fast"] = 20;
+  rope["beta_slow"] = 2.5;
+  rope["truncate"] = false;
+  rope["mscale"] = 0.5;
+  const RopeConfig half = parse(config).rope;
+  EXPECT_EQ(half.original_max_position, 4096);
+  EXPECT_EQ(half.beta_fast, 20);
+  EXPECT_EQ(half.beta_slow, 2.5);
+  EXPECT_FALSE(half.truncate);
+  EXPECT_EQ(half.attention_factor, plain.attention_factor);  // mscale alone says nothing
+  rope["mscale_all_dim"] = 1.0;
+  EXPECT_NEAR(parse(config).rope.attention_factor, (0.05 * std::log(4) + 1) / (0.1 * std::log(4) + 1), 1e-12);
+  rope["attention_factor"] = 0.75;
+  EXPECT_EQ(parse(config).rope.attention_factor, 0.75);
+  rope.erase("attention_factor");
+  rope["mscale"] = rope["mscale_all_dim"] = nullptr;
+  rope["factor"] = 0.5;
+  EXPECT_EQ(parse(config).rope.attention_factor, 1.0);
+}
+
 TEST(ModelConfig, DtypeHasTwoNames) {
   json config = base();
   config["torch_dtype"] = "bfloat16";
@@ -198,6 +231,15 @@ TEST(ModelConfig, RefusesByKeyAndValue) {
         {"high_freq_factor", 4},
         {"original_max_position_embeddings", 0}},
        "original_max_position_embeddings is 0"},
+      {"rope_scaling", {{"rope_type", "yarn"}}, "rope_scaling.factor is missing"},
+      {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}, {"attention_factor", 0}}, "attention_factor is 0"},
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 4}, {"beta_fast", 0.5}},
+       "beta_fast 0.5 is below beta_slow 1"},
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", -1}},
+       "original_max_position_embeddings is -1"},
+      {"rope_parameters", {{"rope_type", "yarn"}, {"factor", 4}, {"rope_theta", 1}}, "rope_theta 1"},
       {"rope_parameters",
        {{"full\nattention", {{"rope_theta", 0}}}},
        "rope_parameters.full\\x0aattention.rope_theta is 0"},

@@ -3,15 +3,28 @@
 #include <fmt/ranges.h>
 
 #include "formats/bytes.h"
+#include "nn/models/granite.h"
 #include "nn/models/llama.h"
+#include "nn/models/mistral.h"
+#include "nn/models/qwen.h"
 
 namespace spyre::nn {
+namespace {
+
+template <typename Model>
+std::unique_ptr<CausalLM> build_model(const ModelBuildContext& context) {
+  return std::make_unique<Model>(context);
+}
+
+}  // namespace
 
 ModelRegistry ModelRegistry::built_in() {
   ModelRegistry registry;
-  registry.register_model("LlamaForCausalLM", [](const ModelBuildContext& context) -> std::unique_ptr<CausalLM> {
-    return std::make_unique<LlamaForCausalLM>(context);
-  });
+  registry.register_model("GraniteForCausalLM", build_model<GraniteForCausalLM>);
+  registry.register_model("LlamaForCausalLM", build_model<LlamaForCausalLM>);
+  registry.register_model("MistralForCausalLM", build_model<MistralForCausalLM>);
+  registry.register_model("Qwen2ForCausalLM", build_model<Qwen2ForCausalLM>);
+  registry.register_model("Qwen3ForCausalLM", build_model<Qwen3ForCausalLM>);
   return registry;
 }
 

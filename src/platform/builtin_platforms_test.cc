@@ -62,7 +62,7 @@ TEST(CpuPlatform, RefusesMoreThanOneRank) {
 
 TEST(CpuRunner, ReportsMemoryAndModel) {
   const CpuPlatform platform;
-  testing::RunnerHarness harness(platform, {.model = testing::golden_folders().front(), .block_size = 16}, 5);
+  testing::RunnerHarness harness(platform, {.model = SPYRE_GOLDEN_DATA "/llama_mha16", .block_size = 16}, 5);
   const nlohmann::json report = harness.runner().report("all");
   EXPECT_EQ(report["memory"]["kv_blocks"], 5);
   EXPECT_EQ(report["memory"]["kv_cache_bytes"], 5 * harness.spec().bytes_per_block);

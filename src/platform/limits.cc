@@ -23,14 +23,22 @@ void check_range(const char* field, const std::optional<int64_t>& value, int64_t
   }
 }
 
+// How far a sequence may go: a file may give the context before its rope scaling stretches it (Qwen's YaRN).
+int64_t most_positions(const formats::ModelConfig& model) {
+  double stretched = 0;
+  if (model.rope.type == "yarn") stretched = static_cast<double>(model.rope.original_max_position) * model.rope.factor;
+  if (model.rope.type == "linear") stretched = static_cast<double>(model.max_position_embeddings) * model.rope.factor;
+  return std::max(model.max_position_embeddings, static_cast<int64_t>(stretched));
+}
+
 }  // namespace
 
 void complete_lengths(EngineConfig& config, const formats::ModelConfig& model, int64_t block_size) {
   const bool original = config.preset == Preset::kOriginal;
   check_range("max_model_len", config.max_model_len, kAny);
-  if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
+  if (config.max_model_len && *config.max_model_len > most_positions(model)) {
     throw_error(ErrorCode::kInvalidArgument, "max_model_len {} is beyond the model's {} positions",
-                *config.max_model_len, model.max_position_embeddings);
+                *config.max_model_len, most_positions(model));
   }
   if (!config.max_model_len) {
     const int64_t derived = model.max_position_embeddings;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tiny random Llama-family checkpoints and what Hugging Face transformers computes from them.
+"""Makes tiny random checkpoints of Llama and its relatives, and what Hugging Face transformers computes from them.
 
     make_golden.py [--out data] [--only NAME ...] [--check]
 
@@ -20,7 +20,7 @@ import zlib
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import golden_io as io
 
@@ -34,7 +34,8 @@ DISTINCT_IDS = 8
 @dataclasses.dataclass
 class Spec:
     """One checkpoint. `form` is how config.json is written: 'minimal' leaves out every key that has a default (Llama 2
-    files), 'classic' has rope_theta and rope_scaling (Llama 3, SmolLM2 files), 'current' is what transformers writes."""
+    files), 'classic' has rope_theta and rope_scaling (Llama 3, SmolLM2 files), 'current' is what transformers writes.
+    `extra` holds the family's own keys; `gains` changes single gains of make_weights."""
 
     name: str
     what: str
@@ -55,6 +56,21 @@ class Spec:
     shards: int = 1
     eps: float = 1e-5
     max_position: int = 512
+    family: str = "llama"
+    extra: dict = dataclasses.field(default_factory=dict)
+    gains: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def architecture(self):
+        return self.family.capitalize() + "ForCausalLM"
+
+    @property
+    def qkv_bias(self):
+        return self.biases or self.family == "qwen2"
+
+    @property
+    def mlp_bias(self):
+        return self.biases and self.family in ("llama", "granite")
 
 
 SPECS = [
@@ -81,6 +97,43 @@ SPECS = [
          dtype="float16", form="current", theta=20000.0,
          rope_scaling={"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0,
                        "original_max_position_embeddings": 64}),
+    Spec("llama_linear", "linear rope scaling in its oldest spelling ('type'), heads of 32",
+         hidden=44, heads=4, kv_heads=2, head_dim=32, intermediate=90, vocab=277, layers=2, prompt=130,
+         dtype="float16", form="classic", rope_scaling={"type": "linear", "factor": 2.5}),
+    Spec("llama_yarn", "YaRN with every key of its own: bounds that are not rounded, an attention factor of the file",
+         hidden=42, heads=3, kv_heads=1, head_dim=64, intermediate=104, vocab=263, layers=2, prompt=150,
+         dtype="bfloat16", form="current", theta=10000.0,
+         rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 12.0,
+                       "beta_slow": 1.5, "truncate": False, "attention_factor": 0.8}),
+    Spec("mistral_gqa80", "Mistral: GQA 6/2, heads of 80, a window that no position reaches",
+         hidden=46, heads=6, kv_heads=2, head_dim=80, intermediate=98, vocab=269, layers=2, prompt=120,
+         dtype="bfloat16", form="classic", theta=1000000.0, family="mistral", extra={"sliding_window": 512}),
+    Spec("qwen2_gqa64", "Qwen2: biases on q, k and v alone; the head size follows from hidden / heads; tied head",
+         hidden=128, heads=2, kv_heads=1, head_dim=64, intermediate=108, vocab=211, layers=2, prompt=110,
+         dtype="bfloat16", form="classic", theta=1000000.0, tied=True, eps=1e-6, family="qwen2",
+         extra={"sliding_window": 64, "use_sliding_window": False, "max_window_layers": 1}),
+    Spec("qwen2_yarn", "Qwen2 with YaRN as its model card says to write it; heads of 32",
+         hidden=52, heads=4, kv_heads=2, head_dim=32, intermediate=100, vocab=281, layers=2, prompt=200,
+         dtype="float16", form="classic", theta=1000000.0, eps=1e-6, family="qwen2", max_position=256,
+         rope_scaling={"factor": 4.0, "original_max_position_embeddings": 64, "type": "yarn"}),
+    Spec("qwen3_gqa128", "Qwen3: QK-norm over heads of 128, GQA 4/2",
+         hidden=52, heads=4, kv_heads=2, head_dim=128, intermediate=92, vocab=251, layers=2, prompt=125,
+         dtype="bfloat16", form="current", theta=1000000.0, eps=1e-6, family="qwen3"),
+    Spec("qwen3_gqa48", "Qwen3: QK-norm over heads of 48, GQA 3/1, biases, tied head",
+         hidden=50, heads=3, kv_heads=1, head_dim=48, intermediate=110, vocab=293, layers=3, prompt=115,
+         dtype="float16", form="classic", tied=True, theta=1000000.0, eps=1e-6, family="qwen3", biases=True,
+         extra={"use_sliding_window": False, "sliding_window": None, "max_window_layers": 3}),
+    Spec("granite_gqa64", "Granite: all four multipliers, tied head, GQA 6/2 with heads of 64",
+         hidden=42, heads=6, kv_heads=2, head_dim=64, intermediate=106, vocab=271, layers=2, prompt=118,
+         dtype="bfloat16", form="classic", tied=True, family="granite",
+         extra={"embedding_multiplier": 0.25, "attention_multiplier": 0.03, "residual_multiplier": 0.3, "logits_scaling": 4.0},
+         gains={"head": 12.0, "q": 2.9, "k": 2.9, "o": 4.0, "down": 3.5}),
+    Spec("granite_gqa128", "Granite: the multipliers of Granite 3.3, heads of 128, untied",
+         hidden=48, heads=3, kv_heads=1, head_dim=128, intermediate=94, vocab=259, layers=2, prompt=112,
+         dtype="float16", form="current", theta=10000000.0, family="granite",
+         extra={"embedding_multiplier": 12.0, "attention_multiplier": 0.0078125, "residual_multiplier": 0.22,
+                "logits_scaling": 16.0},
+         gains={"embed": 0.1, "head": 48.0, "q": 4.8, "k": 4.8, "o": 6.0, "down": 5.0}),
 ]
 
 
@@ -91,32 +144,36 @@ def rng(*key):
 def make_weights(spec):
     """Random weights with lively results. Activations after a norm have unit variance, so with q and k of deviation
     s the scores q.k/sqrt(head_dim) have deviation s^2: s = 1.4 gives 2, attention that looks at few tokens. The head
-    gives logits a deviation of about 3."""
+    gives logits a deviation of about 3. With QK-norm the norms' weights take the place of q's and k's deviation."""
     h, q_dim, kv_dim = spec.hidden, spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     weights = {}
 
     def linear(name, rows, columns, gain, bias):
+        gain = spec.gains.get(name.split(".")[-1].removesuffix("_proj"), gain)
         weights[name + ".weight"] = rng(spec.name, name).standard_normal((rows, columns)) * (gain / math.sqrt(columns))
         if bias:
             weights[name + ".bias"] = rng(spec.name, name, "bias").standard_normal(rows) * 0.3
 
-    def norm(name):
-        weights[name + ".weight"] = 1.0 + 0.25 * rng(spec.name, name).standard_normal(h)
+    def norm(name, size=h, gain=1.0):
+        weights[name + ".weight"] = gain * (1.0 + 0.25 * rng(spec.name, name).standard_normal(size))
 
-    head_gain = 3.0
+    head_gain = spec.gains.get("head", 3.0)
     weights["model.embed_tokens.weight"] = rng(spec.name, "embed").standard_normal((spec.vocab, h)) * (
-        head_gain / math.sqrt(h) if spec.tied else 1.0)
+        head_gain / math.sqrt(h) if spec.tied else spec.gains.get("embed", 1.0))
     for layer in range(spec.layers):
         p = f"model.layers.{layer}."
         norm(p + "input_layernorm")
-        linear(p + "self_attn.q_proj", q_dim, h, 1.4, spec.biases)
-        linear(p + "self_attn.k_proj", kv_dim, h, 1.4, spec.biases)
-        linear(p + "self_attn.v_proj", kv_dim, h, 1.2, spec.biases)
+        linear(p + "self_attn.q_proj", q_dim, h, 1.4, spec.qkv_bias)
+        linear(p + "self_attn.k_proj", kv_dim, h, 1.4, spec.qkv_bias)
+        linear(p + "self_attn.v_proj", kv_dim, h, 1.2, spec.qkv_bias)
+        if spec.family == "qwen3":
+            norm(p + "self_attn.q_norm", spec.head_dim, 1.4)
+            norm(p + "self_attn.k_norm", spec.head_dim, 1.4)
         linear(p + "self_attn.o_proj", h, q_dim, 1.5, spec.biases)
         norm(p + "post_attention_layernorm")
-        linear(p + "mlp.gate_proj", spec.intermediate, h, 1.5, spec.biases)
-        linear(p + "mlp.up_proj", spec.intermediate, h, 1.2, spec.biases)
-        linear(p + "mlp.down_proj", h, spec.intermediate, 1.2, spec.biases)
+        linear(p + "mlp.gate_proj", spec.intermediate, h, 1.5, spec.mlp_bias)
+        linear(p + "mlp.up_proj", spec.intermediate, h, 1.2, spec.mlp_bias)
+        linear(p + "mlp.down_proj", h, spec.intermediate, 1.2, spec.mlp_bias)
     norm("model.norm")
     if not spec.tied:
         linear("lm_head", spec.vocab, h, head_gain, False)
@@ -128,18 +185,27 @@ def write_config(spec, folder):
         vocab_size=spec.vocab, hidden_size=spec.hidden, intermediate_size=spec.intermediate,
         num_hidden_layers=spec.layers, num_attention_heads=spec.heads, num_key_value_heads=spec.kv_heads,
         head_dim=spec.head_dim, hidden_act="silu", max_position_embeddings=spec.max_position, rms_norm_eps=spec.eps,
-        attention_bias=spec.biases, mlp_bias=spec.biases, tie_word_embeddings=spec.tied, bos_token_id=1, eos_token_id=2)
+        attention_bias=spec.biases, mlp_bias=spec.biases, tie_word_embeddings=spec.tied, bos_token_id=1, eos_token_id=2,
+        **spec.extra)
+    if spec.family in ("mistral", "qwen2"):
+        del config["attention_bias"]
+    if spec.family in ("mistral", "qwen2", "qwen3"):
+        del config["mlp_bias"]
+    if spec.head_dim == spec.hidden / spec.heads and spec.family == "qwen2":
+        del config["head_dim"]
     if spec.form == "current":
         rope = {"rope_type": "default", **(spec.rope_scaling or {}), "rope_theta": spec.theta}
-        made = LlamaConfig(rope_parameters=rope, architectures=["LlamaForCausalLM"], dtype=spec.dtype, **config)
+        made = AutoConfig.for_model(spec.family, rope_parameters=rope, architectures=[spec.architecture], dtype=spec.dtype, **config)
         made.save_pretrained(folder)
         return
-    head = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": spec.dtype}
+    head = {"architectures": [spec.architecture], "model_type": spec.family, "torch_dtype": spec.dtype}
     if spec.form == "minimal":  # none of these keys existed, or was written, in 2023
         for key in ("num_key_value_heads", "head_dim", "attention_bias", "mlp_bias"):
             del config[key]
     else:
-        config.update(rope_theta=spec.theta, rope_scaling=spec.rope_scaling, use_cache=True, pretraining_tp=1)
+        config.update(rope_theta=spec.theta, rope_scaling=spec.rope_scaling, use_cache=True)
+        if spec.family == "llama":
+            config["pretraining_tp"] = 1
     (folder / "config.json").write_text(json.dumps({**head, **config}, indent=2) + "\n")
 
 
@@ -163,7 +229,7 @@ def write_checkpoint(spec, folder):
 
 
 def load(folder, dtype, attention="sdpa"):
-    model, info = LlamaForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     if info["missing_keys"] or info["unexpected_keys"]:
         sys.exit(f"{folder}: transformers did not take every tensor: {info}")
     return model.eval()
@@ -231,10 +297,34 @@ def sensitivity(spec, folder, ids, reference):
         half = torch.arange(0, spec.head_dim, 2, dtype=torch.float32)
         model.model.rotary_emb.inv_freq.copy_(1.0 / spec.theta ** (half / spec.head_dim))
 
+    def attention_factor(model):
+        model.model.rotary_emb.attention_scaling = 1.0
+
+    def qk_norms(model):
+        for layer in model.model.layers:
+            layer.self_attn.q_norm = layer.self_attn.k_norm = torch.nn.Identity()
+
+    def branches(model):
+        for layer in model.model.layers:
+            layer.residual_multiplier = 1.0
+
+    def scores(model):
+        for layer in model.model.layers:
+            layer.self_attn.scaling = spec.head_dim ** -0.5
+
+    if spec.family == "qwen3":
+        mistake("qk_norm_left_out", qk_norms)
+    if spec.family == "granite":
+        mistake("embedding_multiplier_ignored", lambda m: setattr(m.model, "embedding_multiplier", 1.0))
+        mistake("attention_multiplier_ignored", scores)
+        mistake("residual_multiplier_ignored", branches)
+        mistake("logits_scaling_ignored", lambda m: setattr(m.config, "logits_scaling", 1.0))
+    if spec.rope_scaling and "yarn" in spec.rope_scaling.values():
+        mistake("attention_factor_ignored", attention_factor)
     mistake("q_k_rows_interleaved", interleave)
     mistake("norm_weights_ignored", norms)
     mistake("positions_1_percent_off", lambda m: rotary(m, 1.01))
-    if spec.biases:
+    if spec.qkv_bias:
         mistake("biases_ignored", biases)
     if spec.rope_scaling:
         mistake("rope_scaling_ignored", unscaled)
@@ -243,10 +333,15 @@ def sensitivity(spec, folder, ids, reference):
     return found
 
 
-def rope_regimes(spec):
+def rope_regimes(spec, model):
     """How many of the frequencies are kept, blended and divided by `factor`."""
-    if not spec.rope_scaling:
+    if not spec.rope_scaling or "linear" in spec.rope_scaling.values():
         return None
+    if "yarn" in spec.rope_scaling.values():
+        plain = spec.theta ** (-np.arange(0, spec.head_dim, 2) / spec.head_dim)
+        slower = plain / model.model.rotary_emb.inv_freq.numpy()
+        kept, divided = int((slower < 1.0001).sum()), int((slower > 0.9999 * spec.rope_scaling["factor"]).sum())
+        return {"kept": kept, "blended": len(plain) - kept - divided, "divided": divided}
     half = np.arange(0, spec.head_dim, 2)
     wave = 2 * np.pi * spec.theta ** (half / spec.head_dim)
     s = spec.rope_scaling
@@ -291,7 +386,7 @@ def make_golden(spec, folder):
         "max_abs_logit": io.significant(float(reference.abs().max()), 7),
         "logit_deviation": io.significant(float(reference.std())),
         "attention_entropy_share": io.significant(attention_share(folder, ids)),
-        "rope_regimes": rope_regimes(spec),
+        "rope_regimes": rope_regimes(spec, model),
         "fp32_error_against_fp64": io.significant(io.relative_error(reference, io.all_logits(load(folder, torch.float64), ids))),
         "hf_error": errors,
         "cost_of_mistakes": sensitivity(spec, folder, ids, reference),

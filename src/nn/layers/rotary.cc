@@ -1,10 +1,12 @@
 #include "nn/layers/rotary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "base/error.h"
 #include "base/half.h"
+#include "formats/bytes.h"
 
 namespace spyre::nn {
 
@@ -37,6 +39,34 @@ float llama3_scaled(float frequency, const formats::RopeConfig& rope) {
   return static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
 }
 
+// YaRN (Peng et al., 2023): dimensions that turn more than beta_fast times within the original context are kept, those
+// that turn less than beta_slow times are divided by |factor|, and between the two dimensions a ramp blends. The ramp
+// is computed in fp32, as in transformers.
+std::vector<float> yarn_frequencies(const formats::RopeConfig& rope, int64_t head_size) {
+  const auto d = static_cast<double>(head_size);
+  const auto dimension_of = [&](double turns) {
+    return d * std::log(static_cast<double>(rope.original_max_position) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = dimension_of(rope.beta_fast), high = dimension_of(rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, d - 1);
+  if (low == high) high += 0.001;
+  std::vector<float> frequencies(head_size / 2);
+  for (int64_t i = 0; i < head_size / 2; ++i) {
+    const auto period = static_cast<float>(std::pow(rope.theta, static_cast<double>(2 * i) / d));
+    const float ramp = (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0f - std::clamp(ramp, 0.0f, 1.0f);
+    const float divided = 1.0f / (static_cast<float>(rope.factor) * period);
+    frequencies[i] = divided * (1.0f - kept) + 1.0f / period * kept;
+  }
+  return frequencies;
+}
+
 }  // namespace
 
 std::vector<float> RotaryEmbedding::frequencies() const {
@@ -48,6 +78,7 @@ std::vector<float> RotaryEmbedding::frequencies() const {
 }
 
 std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size) {
+  if (rope.type == "yarn") return yarn_frequencies(rope, head_size);
   std::vector<float> frequencies(head_size / 2);
   for (int64_t i = 0; i < head_size / 2; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_size);
@@ -57,18 +88,19 @@ std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfi
     } else if (rope.type == "linear") {
       f = static_cast<float>(f / rope.factor);
     } else if (rope.type != "default") {
-      throw_error(ErrorCode::kUnsupported, "rope scaling type '{}' is not built; known: default, linear, llama3",
-                  rope.type);
+      throw_error(ErrorCode::kUnsupported, "rope scaling type '{}' is not built; known: default, linear, llama3, yarn",
+                  formats::printable(rope.type));
     }
     frequencies[i] = f;
   }
   return frequencies;
 }
 
-std::pair<float, float> RotaryEmbedding::cos_sin(int64_t position, float inverse_frequency) {
+std::pair<float, float> RotaryEmbedding::cos_sin(int64_t position, float inverse_frequency) const {
   const float angle = static_cast<float>(position) * inverse_frequency;
-  return {static_cast<float>(std::cos(static_cast<double>(angle))),
-          static_cast<float>(std::sin(static_cast<double>(angle)))};
+  const auto factor = static_cast<float>(options_.rope.attention_factor);
+  return {static_cast<float>(std::cos(static_cast<double>(angle))) * factor,
+          static_cast<float>(std::sin(static_cast<double>(angle))) * factor};
 }
 
 void RotaryEmbedding::check_table(int64_t bytes_per_position) const {

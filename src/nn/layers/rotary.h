@@ -29,7 +29,7 @@ class SPYRE_API RotaryEmbedding : public Module {
   virtual Value gather(Tracer& t, Value positions) const;
   virtual Value apply(Tracer& t, Value x, Value rows) const;  // x [@T, heads, head size]
 
-  // theta^(-2i/D), scaled as |rope| says ("default", "linear", "llama3"). Throws kUnsupported for another type.
+  // theta^(-2i/D), scaled as |rope| says ("default", "linear", "llama3", "yarn"). Throws kUnsupported for another type.
   static std::vector<float> inverse_frequencies(const formats::RopeConfig& rope, int64_t head_size);
 
  protected:
@@ -44,8 +44,9 @@ class SPYRE_API RotaryEmbedding : public Module {
   // Throws kUnsupported for an odd head size, kResourceExhausted for a table of more than kMaxTableBytes.
   void check_table(int64_t bytes_per_position) const;
 
-  // cos and sin of (position, i): fp32 angle, double cosine, rounded to fp32 (docs/numerics.md §5).
-  static std::pair<float, float> cos_sin(int64_t position, float inverse_frequency);
+  // cos and sin of (position, i): fp32 angle, double cosine, rounded to fp32, times the scaling's attention factor
+  // (docs/numerics.md §5).
+  std::pair<float, float> cos_sin(int64_t position, float inverse_frequency) const;
 
   Options options_;
   Parameter* cache_ = nullptr;

@@ -18,6 +18,28 @@ double expected_frequency(const formats::RopeConfig& rope, int64_t head_size, in
       std::exp(std::log(rope.theta) * 2.0 * static_cast<double>(i) / static_cast<double>(head_size));
   const double plain = 2 * std::numbers::pi / wavelength;
   if (rope.type == "linear") return plain / rope.factor;
+  if (rope.type == "yarn") {
+    // The dimension at which so many turns fit into the original context, by halving instead of by logarithms.
+    const auto dimension_of = [&](double turns) {
+      double low = -1e4, high = 1e4;
+      for (int step = 0; step < 200; ++step) {
+        const double middle = (low + high) / 2;
+        const double period = 2 * std::numbers::pi * std::pow(rope.theta, 2 * middle / static_cast<double>(head_size));
+        (static_cast<double>(rope.original_max_position) / period > turns ? low : high) = middle;
+      }
+      return low;
+    };
+    double first = dimension_of(rope.beta_fast), last = dimension_of(rope.beta_slow);
+    if (rope.truncate) {
+      first = std::floor(first + 1e-9);
+      last = std::ceil(last - 1e-9);
+    }
+    first = std::max(first, 0.0);
+    last = std::min(last, static_cast<double>(head_size) - 1);
+    const double at = static_cast<double>(i);
+    const double divided = at <= first ? 0 : at >= last ? 1 : (at - first) / (last - first);
+    return plain * (1 - divided) + plain / rope.factor * divided;
+  }
   if (rope.type != "llama3") return plain;
   // Number of full turns within the original context: many are kept, few are slowed down, between them a blend.
   const double turns = static_cast<double>(rope.original_max_position) / wavelength;
@@ -42,7 +64,15 @@ std::vector<formats::RopeConfig> configs() {
            .factor = 32,
            .low_freq_factor = 1,
            .high_freq_factor = 4,
-           .original_max_position = 256}};
+           .original_max_position = 256},
+          {.theta = 1e6, .type = "yarn", .factor = 4, .original_max_position = 32768},
+          {.theta = 10000,
+           .type = "yarn",
+           .factor = 16,
+           .original_max_position = 128,
+           .beta_fast = 20,
+           .beta_slow = 2,
+           .truncate = false}};
 }
 
 // Reads the table that the layer gives to the device.
@@ -60,7 +90,7 @@ TEST(Rotary, FrequenciesEqualAnIndependentFormula) {
       for (int64_t i = 0; i < head_size / 2; ++i) {
         const double want = expected_frequency(rope, head_size, i);
         // In the blended band an error of the fp32 frequency counts up to |factor| times.
-        EXPECT_NEAR(got[i], want, (rope.type == "llama3" ? 2e-6 : 2e-7) * want)
+        EXPECT_NEAR(got[i], want, (rope.type == "llama3" || rope.type == "yarn" ? 2e-6 : 2e-7) * want)
             << rope.type << " " << head_size << " " << i;
       }
     }
@@ -68,7 +98,7 @@ TEST(Rotary, FrequenciesEqualAnIndependentFormula) {
 }
 
 TEST(Rotary, Llama3HasAllThreeRegimes) {
-  const formats::RopeConfig rope = configs().back();
+  const formats::RopeConfig rope = configs()[4];
   const std::vector<float> scaled = RotaryEmbedding::inverse_frequencies(rope, 64);
   const std::vector<float> plain = RotaryEmbedding::inverse_frequencies({.theta = rope.theta}, 64);
   int kept = 0, divided = 0, blended = 0;
@@ -104,6 +134,17 @@ TEST(Rotary, TableHoldsCosinesThenSines) {
   }
 }
 
+TEST(Rotary, YarnsAttentionFactorScalesTheTable) {
+  formats::RopeConfig rope = configs()[5];
+  rope.attention_factor = 1.25;
+  const Table layer({.path = "r", .head_size = 16, .max_positions = 10, .rope = rope});
+  for (int64_t i = 0; i < 8; ++i) {
+    const double angle = 9 * expected_frequency(rope, 16, i);
+    EXPECT_NEAR(layer.buffer().as<float>()[9 * 16 + i], 1.25 * std::cos(angle), 2e-6) << i;
+    EXPECT_NEAR(layer.buffer().as<float>()[9 * 16 + 8 + i], 1.25 * std::sin(angle), 2e-6) << i;
+  }
+}
+
 TEST(Rotary, DivisorsOfAFileAreApplied) {
   std::vector<float> divisors(8);
   for (size_t i = 0; i < divisors.size(); ++i) divisors[i] = static_cast<float>(1 + i);
@@ -116,11 +157,11 @@ TEST(Rotary, DivisorsOfAFileAreApplied) {
 
 TEST(Rotary, UnknownScalingIsRefusedByName) {
   try {
-    RotaryEmbedding::inverse_frequencies({.type = "yarn"}, 64);
+    RotaryEmbedding::inverse_frequencies({.type = "dynamic"}, 64);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_NE(std::string(error.what()).find("'yarn'"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("'dynamic'"), std::string::npos);
   }
 }
 

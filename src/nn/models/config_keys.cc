@@ -94,7 +94,7 @@ std::string shown(const nlohmann::json& value) {
 }  // namespace
 
 void refuse_unbuilt_keys(const nlohmann::json& config, std::string_view architecture,
-                         std::initializer_list<std::string_view> handled) {
+                         const std::vector<std::string_view>& handled) {
   for (const auto& [key, value] : config.items()) {
     if (std::find(handled.begin(), handled.end(), key) != handled.end()) continue;
     if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;

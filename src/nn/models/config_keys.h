@@ -1,9 +1,9 @@
 // Refusing what is not built: a config key that changes the maths must never be skipped in silence.
 #pragma once
 
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
 #include "base/export.h"
 
@@ -15,6 +15,6 @@ namespace spyre::nn {
 // "", or an empty list); otherwise Error(kUnsupported) names key, value and architecture. Other unknown keys are
 // logged.
 SPYRE_API void refuse_unbuilt_keys(const nlohmann::json& config, std::string_view architecture,
-                                   std::initializer_list<std::string_view> handled);
+                                   const std::vector<std::string_view>& handled);
 
 }  // namespace spyre::nn

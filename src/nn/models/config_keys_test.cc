@@ -136,7 +136,7 @@ TEST(LlamaConfig, RotaryPerKindOfLayerIsRefused) {
 
 TEST(LlamaConfig, UnbuiltRopeTypeIsRefused) {
   nlohmann::json json = testing::tiny_config();
-  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  json["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 4.0}};
   const auto config = testing::parsed(json);
   EXPECT_THROW(testing::build(config), Error);
 }

@@ -66,6 +66,21 @@ void complete_token_buckets(EngineConfig& config) {
   config.token_buckets = attention::token_ladder(budget, *config.max_num_seqs, given);
 }
 
+// Here a norm over a head computes the head alone, whatever its padding. The original's would run over the padding too,
+// so it refuses these models.
+void refuse_norms_of_padded_heads(const nn::Module& model, int64_t head_size) {
+  constexpr int64_t kHeadMultiple = 128;
+  if (head_size % kHeadMultiple == 0) return;
+  nn::walk(model, [&](const nn::Module& module) {
+    for (const nn::Parameter* parameter : module.parameters()) {
+      if (!parameter->name.ends_with(".q_norm.weight") && !parameter->name.ends_with(".k_norm.weight")) continue;
+      throw_error(ErrorCode::kUnsupported,
+                  "{} normalises heads of {}, which --preset original pads to {}; leave the preset out",
+                  parameter->name, head_size, (head_size + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple);
+    }
+  });
+}
+
 }  // namespace
 
 void SpyrePlatform::check_and_update_config(EngineConfig& config, const formats::ModelConfig& model) const {
@@ -87,6 +102,7 @@ void SpyrePlatform::register_layers(nn::LayerRegistry& registry) const {
 std::unique_ptr<runner::ModelRunner> SpyrePlatform::create_model_runner(
     const EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const {
   std::unique_ptr<nn::CausalLM> model = platform::build_model(*this, config, checkpoint->config());
+  if (config.preset == Preset::kOriginal) refuse_norms_of_padded_heads(*model, checkpoint->config().head_dim);
   return std::make_unique<worker::SpyreModelRunner>(config, Settings::from_environment(), std::move(checkpoint),
                                                     std::move(model));
 }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "formats/checkpoint.h"
 #include "formats/model_config.h"
 #include "plugins/spyre/settings.h"
 
@@ -62,6 +63,38 @@ TEST(SpyrePlatform, ThePresetGivesTheOriginalsLimits) {
   EXPECT_EQ(*checked({.preset = Preset::kOriginal, .max_model_len = 4096}).max_model_len, 4096);
   EXPECT_EQ(*checked({.preset = Preset::kOriginal, .max_num_seqs = 32}).max_num_seqs, 32);
   EXPECT_THAT(refusal({.preset = Preset::kOriginal, .dtype = DType::kBF16}), HasSubstr("needs to be float16"));
+}
+
+TEST(SpyrePlatform, RopeScalingStretchesWhatMayBeAskedFor) {
+  formats::ModelConfig yarn = model("bfloat16", 32768);
+  yarn.rope = {.type = "yarn", .factor = 4, .original_max_position = 16384};
+  EXPECT_EQ(*checked({}, yarn).max_model_len, 32768);
+  EXPECT_EQ(*checked({.max_model_len = 65536}, yarn).max_model_len, 65536);
+  EXPECT_THAT(refusal({.max_model_len = 65537}, yarn), HasSubstr("the model's 65536 positions"));
+  formats::ModelConfig linear = model();
+  linear.rope = {.type = "linear", .factor = 2};
+  EXPECT_EQ(*checked({.max_model_len = 16384}, linear).max_model_len, 16384);
+}
+
+TEST(SpyrePlatform, ThePresetRefusesNormsOfPaddedHeads) {
+  const auto open = [](const char* name, Preset preset) -> std::string {
+    const std::shared_ptr<const formats::Checkpoint> checkpoint =
+        formats::Checkpoint::open(std::string(SPYRE_GOLDEN_DATA "/") + name);
+    EngineConfig config{.preset = preset};
+    try {
+      SpyrePlatform platform;
+      platform.check_and_update_config(config, checkpoint->config());
+      (void)platform.create_model_runner(config, checkpoint);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(open("qwen3_gqa48", Preset::kOriginal),
+              ::testing::AllOf(HasSubstr("q_norm.weight"), HasSubstr("heads of 48"), HasSubstr("pads to 128")));
+  EXPECT_EQ(open("qwen3_gqa48", Preset::kOurs), "accepted");
+  EXPECT_EQ(open("qwen3_gqa128", Preset::kOriginal), "accepted");
+  EXPECT_EQ(open("qwen2_gqa64", Preset::kOriginal), "accepted");
 }
 
 TEST(SpyrePlatform, BlockSizeRoundsUpToSticks) {

@@ -298,4 +298,17 @@ std::string Fp32Step::describe() const {
   return fmt::format("fp32 {} n={}", name, n);
 }
 
+void Fp32ScalarStep::row(const HostFrame& frame, const Offsets& o, std::byte*) const {
+  const float* from = wide_row(frame, x, o[1]);
+  float* y = at<float>(frame, out) + o[0];
+  if (adds) {
+    for (int64_t i = 0; i < n; ++i) y[i] = from[i * x_step] + value;
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = from[i * x_step] * value;
+  }
+}
+std::string Fp32ScalarStep::describe() const {
+  return fmt::format("fp32 {} {} n={}", adds ? "offset" : "scale", value, n);
+}
+
 }  // namespace spyre::device

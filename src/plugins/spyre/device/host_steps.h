@@ -191,4 +191,14 @@ struct Fp32Step final : RowStep {
   std::string describe() const override;
 };
 
+// x * value, or x + value, on fp32 rows. Operands: out, x.
+struct Fp32ScalarStep final : RowStep {
+  bool adds = false;
+  float value = 0;
+  HostPlace x;
+  int64_t x_step = 1;
+  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::string describe() const override;
+};
+
 }  // namespace spyre::device

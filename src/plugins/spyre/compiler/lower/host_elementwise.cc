@@ -74,6 +74,11 @@ int inner_dims(const HostView& out) {
   device::refuse(device::Rule::kFp32Ops, fmt::format("{} has an fp32 operand", name));
 }
 
+// Elements from one to the next in a row of |v|; 0 where it is spread over the row.
+int64_t step_of(const HostView& v, int inner) {
+  return inner == 0 || v.rank() == 0 || v.dims.back().extent == 1 ? int64_t{0} : v.dims.back().stride;
+}
+
 void emit_fp32(HostEmitter& e, std::string_view name, float (*function)(float, float), const HostView& out,
                const HostView& a, const HostView* b) {
   auto step = std::make_unique<device::Fp32Step>();
@@ -82,15 +87,12 @@ void emit_fp32(HostEmitter& e, std::string_view name, float (*function)(float, f
   step->name = name.data();
   step->n = inner == 0 ? 1 : row_length(out);
   step->loop = b ? e.loop({&out, &a, b}, inner) : e.loop({&out, &a}, inner);
-  auto stride = [inner](const HostView& v) {
-    return inner == 0 || v.rank() == 0 || v.dims.back().extent == 1 ? int64_t{0} : v.dims.back().stride;
-  };
   step->out = e.place(out);
   step->a = e.place(a);
-  step->a_step = stride(a);
+  step->a_step = step_of(a, inner);
   if (b != nullptr) {
     step->b = e.place(*b);
-    step->b_step = stride(*b);
+    step->b_step = step_of(*b, inner);
   }
   e.add(std::move(step));
 }
@@ -159,8 +161,23 @@ void lower_binary(HostEmitter& e, const graph::Op& op) {
   e.add(std::move(step));
 }
 
+void emit_fp32_scalar(HostEmitter& e, const graph::Op& op, BinaryOp binary, float value) {
+  const HostView x = e.view(op.inputs[0]);
+  const HostView out = e.define(op.outputs[0]);
+  const int inner = inner_dims(out);
+  auto step = std::make_unique<device::Fp32ScalarStep>();
+  step->adds = binary == BinaryOp::kAdd;
+  step->value = value;
+  step->loop = e.loop({&out, &x}, inner);
+  step->n = inner == 0 ? 1 : row_length(out);
+  step->x = e.place(x);
+  step->x_step = step_of(x, inner);
+  step->out = e.place(out);
+  e.add(std::move(step));
+}
+
 void emit_scalar(HostEmitter& e, const graph::Op& op, BinaryOp binary, float value) {
-  if (e.type(op.outputs[0]).dtype == DType::kF32) refuse_fp32(op.name());
+  if (e.type(op.outputs[0]).dtype == DType::kF32) return emit_fp32_scalar(e, op, binary, value);
   const HostView x = e.contiguous_rows(e.view(op.inputs[0]));
   const HostView out = e.define(op.outputs[0]);
   auto step = std::make_unique<device::ScalarStep>();

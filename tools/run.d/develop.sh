@@ -1,8 +1,26 @@
 # For those who change the code: fuzzers, benchmarks, formatting, lint.
 
+# The server's HTTP interface, by what its own OpenAPI document says.
+fuzz_api() {
+  local seconds=$1 venv=.cache/venv-schema
+  setup_build release
+  install_packages python3 python3-venv
+  compile release spyre
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/clients/requirements-schema.txt </dev/null >&2 ||
+    die "pip could not install schemathesis"
+  say "fuzzing the HTTP interface for $seconds s"
+  tests/clients/schema_fuzz.sh build/release/bin/spyre "$venv/bin/python" "$seconds" >build/release/schema_fuzz.log 2>&1 ||
+    { tail -n 60 build/release/schema_fuzz.log >&2; die "api: schemathesis found something (build/release/schema_fuzz.log)"; }
+}
+
 cmd_fuzz() {
   local only=${1:-} seconds=${2:-30} found=0
   [[ $only =~ ^[0-9]+$ ]] && { seconds=$only; only=; }
+  if [ "$only" = api ]; then
+    fuzz_api "$seconds"
+    return
+  fi
   setup_build fuzz
   compile fuzz
   local binary name corpus
@@ -22,7 +40,8 @@ cmd_fuzz() {
       { tail -n 40 "build/fuzz/$name.log" >&2; die "$name: the fuzzer found something (input in build/fuzz/crashes)"; }
     grep -E '^(stat::number_of_executed_units|stat::peak_rss_mb)' "build/fuzz/$name.log" >&2 || true
   done
-  [ "$found" = 1 ] || die "no fuzzer named '$only'; there are: $(basename -s _fuzz -a build/fuzz/bin/*_fuzz 2>/dev/null | xargs)"
+  [ "$found" = 1 ] || die "no fuzzer named '$only'; there are: api $(basename -s _fuzz -a build/fuzz/bin/*_fuzz 2>/dev/null | xargs)"
+  [ -n "$only" ] || fuzz_api "$seconds"
 }
 
 # Micro-benchmarks are not part of a normal build.

@@ -32,6 +32,27 @@ TEST(CpuGoldenTileOrder, EqualsTransformers) {
                 7);
 }
 
+// The same checkpoints as GGUF files (tests/golden/make_gguf.py): other names, other keys, Q and K rows interleaved
+// where the family's files have them so; the same values, so the same bits.
+class CpuGguf : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CpuGguf, GivesTheBitsOfTheFolder) {
+  const std::filesystem::path data = SPYRE_GOLDEN_DATA;
+  const Golden golden = load_golden(data / GetParam());
+  const std::filesystem::path file = data.parent_path() / "data_gguf" / (GetParam() + ".gguf");
+  RunnerHarness folder(CpuPlatform(), {.model = golden.model, .dtype = DType::kF32});
+  RunnerHarness gguf(CpuPlatform(), {.model = file, .dtype = DType::kF32});
+  EXPECT_EQ(gguf.model().architectures, folder.model().architectures);
+  const int64_t count = std::ssize(golden.prompt.token_ids);
+  const auto want = folder.prefill(golden.prompt.token_ids, {count}, folder.blocks_for(count));
+  const auto got = gguf.prefill(golden.prompt.token_ids, {count}, gguf.blocks_for(count));
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t p = 0; p < want.size(); ++p) ASSERT_TRUE(equal_bits(got[p], want[p])) << "position " << p;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, CpuGguf, ::testing::Values("granite_gqa64", "qwen2_gqa64", "qwen2_yarn", "qwen3_gqa48"),
+                         [](const auto& info) { return info.param; });
+
 // A comparison must notice a mistake: other weights' logits, a token too many.
 TEST(Golden, NoticesAMistake) {
   const Golden golden = load_golden(golden_folders().front());

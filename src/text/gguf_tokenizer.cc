@@ -1,19 +1,19 @@
 #include "text/gguf_tokenizer.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "formats/gguf.h"
+#include "text/gguf_pipeline.h"
 #include "text/quote.h"
 
 namespace spyre::text {
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kVocabularyLimit = size_t{1} << 22;  // tokens and merges each; rust/text has the same limit on ids
 constexpr size_t kTextLimit = size_t{64} << 20;       // bytes of all tokens, and of all merges
@@ -23,6 +23,9 @@ constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words end where a capital follows a small letter; digits one by one.
+constexpr std::string_view kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 Json byte_level(bool use_regex, bool add_prefix_space) {
   return {
@@ -38,32 +41,30 @@ Json split_then_bytes(std::string_view pattern) {
                   byte_level(false, false));
 }
 
-// What stands behind a name in tokenizer.ggml.pre.
-struct Pipeline {
-  Json pre_tokenizer;
-  Json normalizer;  // null: none
-  bool ignore_merges = false;
-  bool add_bos = false;  // when the file does not say
-};
-
 Pipeline gpt2(bool prefix) {
-  return {.pre_tokenizer = byte_level(true, prefix)};
+  return {.normalizer = nullptr, .pre_tokenizer = byte_level(true, prefix)};
 }
 Pipeline digits(bool prefix) {
-  return {.pre_tokenizer = sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true, prefix))};
+  return {.normalizer = nullptr,
+          .pre_tokenizer = sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true, prefix))};
 }
 Pipeline llama3(bool) {
-  return {.pre_tokenizer = split_then_bytes(kLlama3Pattern), .ignore_merges = true, .add_bos = true};
+  return {
+      .normalizer = nullptr, .pre_tokenizer = split_then_bytes(kLlama3Pattern), .add_bos = true, .ignore_merges = true};
 }
 Pipeline qwen2(bool) {
-  return {.pre_tokenizer = split_then_bytes(kQwen2Pattern), .normalizer = {{"type", "NFC"}}};
+  return {.normalizer = {{"type", "NFC"}}, .pre_tokenizer = split_then_bytes(kQwen2Pattern)};
+}
+Pipeline tekken(bool) {
+  return {
+      .normalizer = nullptr, .pre_tokenizer = split_then_bytes(kTekkenPattern), .add_bos = true, .ignore_merges = true};
 }
 
 struct PreTokenizer {
   std::string_view name;
   Pipeline (*make)(bool add_prefix_space);
 };
-constexpr std::array<PreTokenizer, 12> kPreTokenizers{{{"", gpt2},
+constexpr std::array<PreTokenizer, 13> kPreTokenizers{{{"", gpt2},
                                                        {"default", gpt2},
                                                        {"gpt-2", gpt2},
                                                        {"phi-2", gpt2},
@@ -74,26 +75,32 @@ constexpr std::array<PreTokenizer, 12> kPreTokenizers{{{"", gpt2},
                                                        {"llama3", llama3},
                                                        {"llama-v3", llama3},
                                                        {"qwen2", qwen2},
-                                                       {"deepseek-r1-qwen", qwen2}}};
+                                                       {"deepseek-r1-qwen", qwen2},
+                                                       {"tekken", tekken}}};
 
-Pipeline pipeline_of(const GgufVocabulary& v) {
-  if (v.model != "gpt2") {
-    throw_error(ErrorCode::kUnsupported,
-                "'{}': tokenizer model {} is not read from GGUF; 'gpt2' (byte-level BPE) is. Use the model's Hugging "
-                "Face folder",
-                v.source, in_quotes(v.model));
-  }
+Pipeline byte_level_pipeline(const GgufVocabulary& v) {
   std::string known;
   for (const PreTokenizer& p : kPreTokenizers) {
-    if (p.name == v.pre) return p.make(v.add_space_prefix.value_or(false));
+    if (p.name == v.pre) {
+      Pipeline pipeline = p.make(v.add_space_prefix.value_or(false));
+      pipeline.decoder = byte_level(true, true);
+      return pipeline;
+    }
     if (!p.name.empty()) known += (known.empty() ? "" : ", ") + std::string(p.name);
   }
   throw_error(ErrorCode::kUnsupported, "'{}': pre-tokenizer {} is not known; known are {}", v.source, in_quotes(v.pre),
               known);
 }
 
-GgufTokenType type_of(const GgufVocabulary& v, size_t id) {
-  return v.types.empty() ? GgufTokenType::kNormal : static_cast<GgufTokenType>(v.types[id]);
+Pipeline pipeline_of(const GgufVocabulary& v) {
+  if (v.model == "gpt2") return byte_level_pipeline(v);
+  if (v.model == "llama") return spm_pipeline(v);
+  if (v.model == "bert") return word_piece_pipeline(v);
+  throw_error(
+      ErrorCode::kUnsupported,
+      "'{}': tokenizer model {} is not read from GGUF; 'gpt2' (byte-level BPE), 'llama' (SentencePiece's BPE) and "
+      "'bert' (WordPiece) are. Use the model's Hugging Face folder",
+      v.source, in_quotes(v.model));
 }
 
 void check_vocabulary(const GgufVocabulary& v) {
@@ -113,31 +120,6 @@ void check_vocabulary(const GgufVocabulary& v) {
                   in_quotes(v.tokens[id]), id);
     }
   }
-}
-
-const std::string& token_at(const GgufVocabulary& v, int64_t id, const char* key) {
-  if (id < 0 || static_cast<size_t>(id) >= v.tokens.size()) {
-    throw_error(ErrorCode::kCorruptData, "'{}': tokenizer.ggml.{} is {}, but there are {} tokens", v.source, key, id,
-                v.tokens.size());
-  }
-  return v.tokens[static_cast<size_t>(id)];
-}
-
-// Appends `text` as a JSON string. Faster than a tree of a hundred thousand values, and the text stays bytes: the
-// reader of the JSON checks that it is UTF-8.
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
 }
 
 Json added_tokens(const GgufVocabulary& v) {
@@ -182,6 +164,30 @@ Json post_processor(const GgufVocabulary& v, bool add_bos) {
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
+// What can be said before anything is copied.
+void check_is_read(const GgufVocabulary& v) {
+  if (v.model == "bert") return;
+  (void)pipeline_of({.source = v.source, .model = v.model, .pre = v.pre});
+}
+
+void copy_scores(const formats::GgufArray& from, GgufVocabulary& v) {
+  if (v.model != "llama") return;  // others have them by habit
+  if (from.size() > kVocabularyLimit)
+    throw_error(ErrorCode::kResourceExhausted, "'{}': {} scores", v.source, from.size());
+  for (size_t i = 0; i < from.size(); ++i) v.scores.push_back(static_cast<float>(from.float_at(i)));
+}
+
+std::string byte_level_model(const GgufVocabulary& v, bool ignore_merges) {
+  std::string out = fmt::format(R"({{"type":"BPE","ignore_merges":{},"vocab":)", ignore_merges);
+  append_vocabulary(out, v.tokens);
+  out += R"(,"merges":[)";
+  for (size_t i = 0; i < v.merges.size(); ++i) {
+    if (i != 0) out += ',';
+    append_json(out, v.merges[i]);
+  }
+  return out += "]}";
+}
+
 }  // namespace
 
 GgufVocabulary read_gguf_vocabulary(const formats::GgufFile& file) {
@@ -207,7 +213,7 @@ GgufVocabulary read_gguf_vocabulary(const formats::GgufFile& file) {
       to.emplace_back(from.string_at(i));
     }
   };
-  pipeline_of({.source = v.source, .model = v.model, .pre = v.pre});  // refuse before copying
+  check_is_read(v);  // before copying
   copy(keys.tokens, v.tokens, "tokens");
   copy(keys.merges, v.merges, "merges");
   if (keys.token_types.size() > kVocabularyLimit) {
@@ -217,10 +223,13 @@ GgufVocabulary read_gguf_vocabulary(const formats::GgufFile& file) {
     const int64_t type = keys.token_types.int_at(i);
     v.types.push_back(type == static_cast<int32_t>(type) ? static_cast<int32_t>(type) : 0);
   }
+  copy_scores(keys.scores, v);
   v.bos = keys.bos_id;
   v.eos = keys.eos_id;
   v.eot = keys.eot_id;
   v.eom = keys.eom_id;
+  v.unknown = keys.unknown_id;
+  v.separator = keys.separator_id;
   v.add_bos = keys.add_bos;
   v.add_eos = keys.add_eos;
   v.add_space_prefix = keys.add_space_prefix;
@@ -228,8 +237,9 @@ GgufVocabulary read_gguf_vocabulary(const formats::GgufFile& file) {
 }
 
 std::string gguf_tokenizer_json(const GgufVocabulary& v) {
-  const Pipeline pipeline = pipeline_of(v);
+  check_is_read(v);
   check_vocabulary(v);
+  const Pipeline pipeline = pipeline_of(v);
   std::string out = R"({"version":"1.0")";
   const auto section = [&](const char* name, const Json& value) {
     out += fmt::format(R"(,"{}":)", name);
@@ -242,20 +252,12 @@ std::string gguf_tokenizer_json(const GgufVocabulary& v) {
   section("added_tokens", added_tokens(v));
   section("normalizer", pipeline.normalizer);
   section("pre_tokenizer", pipeline.pre_tokenizer);
-  section("post_processor", post_processor(v, v.add_bos.value_or(pipeline.add_bos)));
-  section("decoder", byte_level(true, true));
-  out += fmt::format(R"(,"model":{{"type":"BPE","ignore_merges":{},"vocab":{{)", pipeline.ignore_merges);
-  for (size_t id = 0; id < v.tokens.size(); ++id) {
-    if (id != 0) out += ',';
-    append_json(out, v.tokens[id]);
-    out += fmt::format(":{}", id);
-  }
-  out += R"(},"merges":[)";
-  for (size_t i = 0; i < v.merges.size(); ++i) {
-    if (i != 0) out += ',';
-    append_json(out, v.merges[i]);
-  }
-  return out += "]}}";
+  section("post_processor", pipeline.post_processor.is_null() ? post_processor(v, v.add_bos.value_or(pipeline.add_bos))
+                                                              : pipeline.post_processor);
+  section("decoder", pipeline.decoder);
+  out += R"(,"model":)";
+  out += pipeline.model.empty() ? byte_level_model(v, pipeline.ignore_merges) : pipeline.model;
+  return out += "}";
 }
 
 TokenizerConfig gguf_tokenizer_config(const GgufVocabulary& v) {

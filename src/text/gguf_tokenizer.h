@@ -10,8 +10,14 @@
 //          smollm, starcoder, refact                  SmolLM, StarCoder, Granite 3
 //          llama-bpe, llama3, llama-v3                Llama 3
 //          qwen2, deepseek-r1-qwen                    Qwen 2, 2.5 and 3
+//          tekken                                     Mistral Nemo
+//   llama  (absent), default                          Llama 2, Mistral, Gemma: SentencePiece's BPE
+//   bert   any                                        BERT and its relatives: WordPiece
 //
-// The others, such as the SentencePiece kind ("llama") and WordPiece ("bert"), are not read from GGUF.
+// SentencePiece's BPE joins the adjacent pair whose join has the best score. Here every way to split a normal piece in
+// two normal pieces is a merge, in the order of scores (then ids), which gives the same joins where scores differ, as
+// they do in such vocabularies; text that no piece covers becomes bytes. WordPiece comes with beginnings of words marked (U+2581) where Hugging Face marks
+// continuations; whether it lowercases is told by whether any piece has a capital.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +47,8 @@ struct GgufVocabulary {
   std::vector<std::string> tokens;  // the index is the id
   std::vector<std::string> merges;  // "left right"
   std::vector<int32_t> types;       // GgufTokenType; empty: all normal
-  std::optional<int64_t> bos, eos, eot, eom;
+  std::vector<float> scores;        // "llama" only: one per token
+  std::optional<int64_t> bos, eos, eot, eom, unknown, separator;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };
 

@@ -55,7 +55,7 @@ class Tokenizer {
   // A model folder: tokenizer.json, and tokenizer_config.json where there is one. kNotFound names what is missing.
   static Tokenizer from_model_dir(const std::filesystem::path& folder);
 
-  // The keys tokenizer.ggml.* of a GGUF file: byte-level BPE ("gpt2") with the pre-tokenizers that gguf_tokenizer.h
+  // The keys tokenizer.ggml.* of a GGUF file: BPE and WordPiece with the pre-tokenizers that gguf_tokenizer.h
   // lists; others are refused by name.
   static Tokenizer from_gguf(const formats::GgufFile& file);
   static Tokenizer from_gguf(const GgufVocabulary& vocabulary);

@@ -12,6 +12,11 @@
       for the names of pre-tokenizers in GGUF files: ids of every text of tokens_tiny.json under the pipeline that the
       name stands for, with the vocabulary of tiny_tokenizer.json
 
+  tiny_spm.json, tiny_wordpiece.json
+      vocabularies as GGUF files hold them (tokens, types, scores), and for every text of tokens_tiny.json its ids
+      (special tokens parsed, then framed): for the SentencePiece kind by a plain merge of the best-scored pair, as
+      SentencePiece does it; for WordPiece by the tokenizers package on the vocabulary before GGUF's rewriting
+
 Needs: pip install tokenizers (made with 0.23.3). Run it in this folder; it is deterministic.
 """
 import json
@@ -136,7 +141,90 @@ def gguf_pipelines(tiny):
         f.write("{\n" + ",\n".join(f'"{k}": ' + json.dumps(v, separators=(",", ":")) for k, v in out.items()) + "\n}\n")
 
 
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+
+def spm_ids(text, ids, scores, types, space_prefix):
+    """Special and user-defined pieces are cut out, longest first; a space stands before each stretch; the adjacent pair
+    whose join has the best score is merged, the leftmost of equals; what is left over becomes bytes."""
+    cut = sorted((p for p, i in ids.items() if types[i] in (UNKNOWN, CONTROL, USER)), key=len, reverse=True)
+    out, at, stretch = [], 0, ""
+
+    def merge(stretch):
+        if not stretch:
+            return
+        symbols = list((("▁" if space_prefix else "") + stretch.replace(" ", "▁")))
+        while True:
+            best = None
+            for k in range(len(symbols) - 1):
+                joined = ids.get(symbols[k] + symbols[k + 1])
+                if joined is not None and types[joined] == NORMAL and (best is None or scores[joined] > best[0]):
+                    best = (scores[joined], k)
+            if best is None:
+                break
+            k = best[1]
+            symbols[k:k + 2] = [symbols[k] + symbols[k + 1]]
+        for s in symbols:
+            if s in ids:
+                out.append(ids[s])
+            else:
+                out.extend(ids[f"<0x{b:02X}>"] for b in s.encode())
+
+    while at < len(text):
+        piece = next((p for p in cut if text.startswith(p, at)), None)
+        if piece is None:
+            stretch, at = stretch + text[at], at + 1
+        else:
+            merge(stretch)
+            out.append(ids[piece])
+            stretch, at = "", at + len(piece)
+    merge(stretch)
+    return out
+
+
+def spm():
+    model = json.loads(byte_fallback().to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    # Two pieces that users defined; the later a piece was learnt, the lower its score.
+    tokens += ["<tool>", "\t\t"]
+    assert len(set(tokens)) == len(tokens)
+    types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * (len(tokens) - 261) + [USER] * 2
+    scores = [0.0] * 259 + [-float(i - 259) for i in range(259, len(tokens) - 2)] + [0.0, 0.0]
+    ids = {t: i for i, t in enumerate(tokens)}
+    rows = {"prefix": [spm_ids(t, ids, scores, types, True) for t in STRINGS],
+            "no_prefix": [spm_ids(t, ids, scores, types, False) for t in STRINGS]}
+    return {"tokens": tokens, "types": types, "scores": scores, "ids": rows}
+
+
+def word_piece(lowercase):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t.train_from_iterator([CORPUS], trainers.WordPieceTrainer(vocab_size=300, special_tokens=special,
+                                                             show_progress=False, continuing_subword_prefix="##"))
+    t.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                     special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    t.decoder = decoders.WordPiece(prefix="##")
+    vocab = t.get_vocab()
+    plain = sorted(vocab, key=vocab.get)
+    # As GGUF has them: a word's beginning is marked, not its continuation.
+    rewritten = [p if p.startswith("[") and p.endswith("]") else p[2:] if p.startswith("##") else "▁" + p for p in plain]
+    encoded = [t.encode(s, add_special_tokens=False).ids for s in STRINGS]
+    return {"tokens": rewritten, "types": [CONTROL, UNKNOWN] + [CONTROL] * 3 + [NORMAL] * (len(plain) - 5),
+            "ids": encoded, "framed": [t.encode(s).ids for s in STRINGS],
+            "decoded": [t.decode(e, skip_special_tokens=False) for e in encoded]}
+
+
+def write(name, value):
+    with open(name, "w", encoding="utf-8") as f:
+        json.dump(value, f, ensure_ascii=False, separators=(",", ":"))
+        f.write("\n")
+
+
 if __name__ == "__main__":
     gguf_pipelines(byte_level())
     save(byte_level(), "tiny_tokenizer.json", "tokens_tiny.json")
     save(byte_fallback(), "tiny_byte_fallback.json", "tokens_tiny_byte_fallback.json")
+    write("tiny_spm.json", spm())
+    write("tiny_wordpiece.json", {"uncased": word_piece(True), "cased": word_piece(False)})

@@ -1,12 +1,13 @@
 // spyre chat: a conversation at the terminal, or line by line from a pipe.
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -32,7 +33,7 @@ struct ChatCommandOptions {
   runner::SamplingParams sampling{.temperature = 0, .max_tokens = kToTheEnd};
 };
 
-// Lines of stdin by read(2), so that Ctrl-C at the prompt comes back to us.
+// Lines of stdin. Waits in short pieces, so that Ctrl-C at the prompt comes back to us whenever it is pressed.
 class Lines {
  public:
   // Nothing at the end of the input, or when Ctrl-C was pressed (then |interrupted| is set).
@@ -46,6 +47,7 @@ class Lines {
       if (buffer_.size() > kLineLimit) {
         throw_error(ErrorCode::kInvalidArgument, "a line of more than {} bytes", kLineLimit);
       }
+      if (!wait()) return std::nullopt;
       char chunk[4096];
       const ssize_t got = read(STDIN_FILENO, chunk, sizeof(chunk));
       if (got > 0) {
@@ -53,22 +55,26 @@ class Lines {
       } else if (got == 0) {
         if (buffer_.empty()) return std::nullopt;
         return std::exchange(buffer_, {});
-      } else if (errno != EINTR || interrupted) {
-        if (errno == EINTR) return std::nullopt;
+      } else if (errno != EINTR) {
         throw_error(ErrorCode::kUnavailable, "cannot read the input: {}", std::strerror(errno));
       }
     }
   }
 
  private:
+  // False when Ctrl-C was pressed meanwhile.
+  static bool wait() {
+    const bool before = interrupted;
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    constexpr int kPiece = 100;  // milliseconds
+    while (poll(&input, 1, kPiece) == 0 || input.revents == 0) {
+      if (interrupted && !before) return false;
+    }
+    return true;
+  }
+
   std::string buffer_;
 };
-
-// Ctrl-C while reading ends the read; the handler itself stays that of install_interrupt().
-void let_signals_end_reads() {
-  siginterrupt(SIGINT, 1);
-  siginterrupt(SIGTERM, 1);
-}
 
 text::ChatTemplate open_template(const ChatCommandOptions& options, const formats::Checkpoint& checkpoint,
                                  const text::Tokenizer& tokenizer) {
@@ -190,7 +196,6 @@ void run_chat(const ChatCommandOptions& options) {
                         std::fprintf(terminal ? stdout : stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
                       });
   session.set_system(options.system);
-  let_signals_end_reads();
   if (terminal) {
     converse(session);
   } else {

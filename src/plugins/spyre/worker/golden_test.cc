@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/dtype.h"
 #include "platform/cpu_platform.h"
 #include "platform/testing/conformance.h"
 #include "plugins/spyre/platform.h"
+#include "runner/sampler.h"
 
 namespace spyre::worker {
 namespace {
@@ -93,6 +96,24 @@ TEST_P(SpyreSmolLm2, EqualsTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Prompts, SpyreSmolLm2, ::testing::Values("prose", "dialogue", "completion", "question"),
                          [](const auto& info) { return info.param; });
+
+// Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, half a gigabyte: only where SPYRE_TEST_QWEN names the file. "The capital of
+// France is" goes on as in float implementations with the weights rounded to f16 (llama.cpp and numpy agree on 20 ids).
+TEST(SpyreQwen, ContinuesAsTheFloatReferenceDoes) {
+  const char* file = std::getenv("SPYRE_TEST_QWEN");
+  if (file == nullptr) GTEST_SKIP() << "SPYRE_TEST_QWEN does not name the GGUF file of Qwen2.5-Coder-0.5B-Instruct";
+  const std::vector<int32_t> prompt = {785, 6722, 315, 9625, 374};
+  const SpyrePlatform platform;
+  platform::Instance instance = platform::make_instance(platform, {.model = file, .max_model_len = 256});
+  EXPECT_EQ(greedy_ids(instance, prompt, 20, 16),
+            (std::vector<int32_t>{12095, 13,   12095, 374, 7407, 304, 279,  10200, 30282, 949,
+                                  315,   9625, 13,    576, 6722, 315, 9625, 374,   7407,  304}));
+  RunnerHarness harness(platform, {.model = file, .max_model_len = 256}, 8);
+  const std::vector<float> row = harness.prefill(prompt, {5}, harness.blocks_for(5)).back();
+  const std::pair<int32_t, float> top[] = {
+      {12095, -0.0985f}, {7148, -4.3116f}, {2598, -5.2991f}, {106004, -5.3771f}, {44245, -5.8082f}};
+  for (const auto& [id, logprob] : top) EXPECT_NEAR(runner::token_logprob(row, id, 0).logprob, logprob, 0.03) << id;
+}
 
 const bool kF16 = (register_conformance({.platform = "spyre",
                                          .make = [] { return std::make_unique<SpyrePlatform>(); },

@@ -56,6 +56,15 @@ bench_kernels() {
   done
 }
 
+bench_serving() {
+  local venv=.cache/venv-serving
+  install_packages python3 python3-venv
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --no-deps -r benchmarks/serving/requirements.txt \
+    </dev/null >&2 || die "pip could not install the rival"
+  "$venv/bin/python" benchmarks/serving/compare.py "$MODEL_FILE" "$@"
+}
+
 cmd_bench() {
   setup_build release model
   compile release
@@ -65,6 +74,11 @@ cmd_bench() {
     return
   fi
   fetch_model || die "could not fetch the demo model; the lines above say why"
+  if [ "${1:-}" = serving ]; then
+    shift
+    bench_serving "$@"
+    return
+  fi
   build/release/bin/spyre bench "$MODEL_FILE" "$@"
 }
 

@@ -39,6 +39,11 @@ cmd_test() {
     cmd_clients
     return
   fi
+  if [ "${1:-}" = soak ]; then
+    shift
+    cmd_soak "$@"
+    return
+  fi
   setup_build release model
   compile release
   provide_test_model
@@ -58,6 +63,14 @@ cmd_clients() {
   cp tests/clients/package.json "$node/"
   (cd "$node" && npm install --silent --no-audit --no-fund </dev/null >&2) || die "npm could not install the clients"
   tests/clients/run.sh build/release/bin/spyre "$venv/bin/python" "$ROOT/$node"
+}
+
+# Minutes of rude clients on a tiny model: counters, blocks and memory must come out exact.
+cmd_soak() {
+  setup_build release
+  install_packages python3
+  compile release spyre spyre_platform_plugin
+  python3 tests/clients/soak.py --spyre build/release/bin/spyre --model tests/golden/data/llama_gqa64 --requests "${1:-20000}"
 }
 
 cmd_mutants() {

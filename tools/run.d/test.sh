@@ -39,6 +39,10 @@ cmd_test() {
     cmd_clients
     return
   fi
+  if [ "${1:-}" = lm-eval ]; then
+    cmd_lm_eval
+    return
+  fi
   if [ "${1:-}" = soak ]; then
     shift
     cmd_soak "$@"
@@ -71,6 +75,17 @@ cmd_soak() {
   install_packages python3
   compile release spyre spyre_platform_plugin
   python3 tests/clients/soak.py --spyre build/release/bin/spyre --model tests/golden/data/llama_gqa64 --requests "${1:-20000}"
+}
+
+# Scores of lm-eval through the server beside those of transformers: fetches torch (some GB).
+cmd_lm_eval() {
+  setup_build release
+  install_packages python3 python3-venv
+  compile release spyre
+  local venv=.cache/venv-lm-eval
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/clients/lm_eval/requirements.txt </dev/null >&2 || die "pip could not install lm-eval"
+  tests/clients/lm_eval/run.sh build/release/bin/spyre "$venv/bin/python"
 }
 
 cmd_mutants() {

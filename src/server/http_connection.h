@@ -1,8 +1,13 @@
 // One connection of the HTTP server: Boost.Asio and Beast are seen by http_connection.cc and http_server.cc only.
 #pragma once
 
-// Boost 1.74 uses std::exchange without asking for it.
+// Boost 1.74 uses std::exchange without asking for it, and asks clang for coroutines by a macro that clang has dropped.
+// So this header comes before any of Boost's.
 #include <utility>
+#if defined(__clang__) && !defined(BOOST_ASIO_HAS_CO_AWAIT)
+#define BOOST_ASIO_HAS_CO_AWAIT 1
+#define BOOST_ASIO_HAS_STD_COROUTINE 1
+#endif
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>

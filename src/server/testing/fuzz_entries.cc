@@ -1,11 +1,12 @@
 #include "server/testing/fuzz_entries.h"
 
+#include "server/http_connection.h"  // before Boost's own headers
+
 #include <boost/asio/buffer.hpp>
 
 #include "server/api_error.h"
 #include "server/chat.h"
 #include "server/completions.h"
-#include "server/http_connection.h"
 
 namespace spyre::server {
 namespace {

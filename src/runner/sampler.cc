@@ -50,9 +50,13 @@ int32_t Sampler::sample(const RequestState& request, std::span<const float> logi
     throw_error(ErrorCode::kInvalidArgument, "the grammar row of {} words is shorter than the vocabulary of {}",
                 allowed.size(), logits.size());
   }
-  row_.scan(logits);
-  if (!allowed.empty() || !request.edits.none()) row_.scan(edited(request, logits, allowed));
-  const int32_t best = row_.first_highest();
+  raw_.scan(logits);
+  row_ = &raw_;
+  if (!allowed.empty() || !request.edits.none()) {
+    row_ = &edited_row_;
+    row_->scan(edited(request, logits, allowed));
+  }
+  const int32_t best = row_->first_highest();
   if (best < 0) refuse_empty(request, logits, !allowed.empty());
   const SamplingParams& params = request.sampling;
   if (params.temperature < kGreedyBelow) return best;
@@ -65,7 +69,7 @@ int32_t Sampler::sample(const RequestState& request, std::span<const float> logi
   if (params.top_k > 0) {
     keep_top_k(params, inverse);
   } else {
-    row_.weigh(inverse);
+    row_->weigh(inverse);
     if (params.min_p == 0) {
       if (params.top_p < 1) cut_top_p(inverse, params.top_p);
       return draw_row(u);
@@ -81,9 +85,18 @@ int32_t Sampler::sample(const RequestState& request, std::span<const float> logi
   return draw_candidate(u);
 }
 
+TokenLogprob TokenSampler::logprob(std::span<const float> logits, int32_t token, int32_t top) {
+  return token_logprob(logits, token, top);
+}
+
+TokenLogprob Sampler::logprob(std::span<const float> logits, int32_t token, int32_t top) {
+  SPYRE_CHECK(raw_.logits().data() == logits.data() && raw_.logits().size() == logits.size());
+  return token_logprob(raw_, token, top);
+}
+
 void Sampler::keep_top_k(const SamplingParams& params, float inverse) {
   const int64_t k = params.top_k;
-  row_.each_from(row_.threshold(k), [&](int32_t t, float logit) {
+  row_->each_from(row_->threshold(k), [&](int32_t t, float logit) {
     candidates_.push_back({rank_key(logit, t), logit});  // for now the logit stands in the place of the weight
   });
   if (k < std::ssize(candidates_)) {
@@ -94,15 +107,15 @@ void Sampler::keep_top_k(const SamplingParams& params, float inverse) {
     std::erase_if(candidates_, [last = keys_[k - 1] >> 32](const Candidate& c) { return c.key >> 32 > last; });
   }
   const auto least = static_cast<float>(params.min_p);
-  for (Candidate& c : candidates_) c.weight = exp_f32((c.weight - row_.highest()) * inverse);
+  for (Candidate& c : candidates_) c.weight = exp_f32((c.weight - row_->highest()) * inverse);
   std::erase_if(candidates_, [least](const Candidate& c) { return c.weight == 0 || c.weight < least; });
 }
 
 void Sampler::keep_min_p(float min_p) {
   // Weights fall with logits but for their last bits; blocks are left out on the safe side of that.
-  const std::span<const float> weights = row_.weights(), logits = row_.logits();
-  for (int64_t b = 0; b < std::ssize(row_.block_mass()); ++b) {
-    if (row_.block_mass()[b] < min_p * 0.99f) continue;  // a weight of min_p would alone be more
+  const std::span<const float> weights = row_->weights(), logits = row_->logits();
+  for (int64_t b = 0; b < std::ssize(row_->block_mass()); ++b) {
+    if (row_->block_mass()[b] < min_p * 0.99f) continue;  // a weight of min_p would alone be more
     const int64_t end = std::min((b + 1) * kVocabBlock, std::ssize(weights));
     for (int64_t t = b * kVocabBlock; t < end; ++t) {
       if (weights[t] >= min_p && weights[t] > 0) candidates_.push_back({rank_key(logits[t], t), weights[t]});
@@ -111,24 +124,24 @@ void Sampler::keep_min_p(float min_p) {
 }
 
 // top-p of the whole row: brackets the least logit that is kept, [low, high), until few lie in between, and ranks
-// those.
+// those. It begins at the top, where a look at few blocks will mostly do.
 void Sampler::cut_top_p(float inverse, double top_p) {
-  constexpr int64_t kFew = 512;
+  constexpr int64_t kFew = 192;  // ranking them costs about one more look
   constexpr float kFiniteLowest = std::numeric_limits<float>::lowest();
-  const double wanted = top_p * row_.weighed_mass();
+  const double wanted = top_p * row_->weighed_mass();
   float low = 0, high = std::numeric_limits<float>::infinity();
   VocabTail from_low, from_high;
-  for (float distance = 4;; distance *= 2) {
-    low = distance < 100 ? std::max(row_.highest() - distance / inverse, kFiniteLowest) : kFiniteLowest;
-    from_low = row_.tail(low);
+  for (float distance = 3;; distance *= 1.5f) {
+    low = distance < 100 ? std::max(row_->highest() - distance / inverse, kFiniteLowest) : kFiniteLowest;
+    from_low = row_->tail(low);
     if (from_low.mass >= wanted || low == kFiniteLowest) break;
     high = low;
     from_high = from_low;
   }
   while (from_low.count - from_high.count > kFew) {
-    const float top = std::min(high, row_.highest()), middle = low + (top - low) / 2;
+    const float top = std::min(high, row_->highest()), middle = low + (top - low) / 2;
     if (!(middle > low && middle < top)) break;  // all equal, or too far apart for fp32
-    const VocabTail from_middle = row_.tail(middle);
+    const VocabTail from_middle = row_->tail(middle);
     if (from_middle.mass >= wanted) {
       low = middle;
       from_low = from_middle;
@@ -137,9 +150,9 @@ void Sampler::cut_top_p(float inverse, double top_p) {
       from_high = from_middle;
     }
   }
-  row_.each_between(low, high,
-                    [&](int32_t t, float logit) { candidates_.push_back({rank_key(logit, t), row_.weights()[t]}); });
-  if (!candidates_.empty()) row_.cut_after(static_cast<int32_t>(last_of_top_p(from_high.mass, wanted)));
+  row_->each_between(low, high,
+                     [&](int32_t t, float logit) { candidates_.push_back({rank_key(logit, t), row_->weights()[t]}); });
+  if (!candidates_.empty()) row_->cut_after(static_cast<int32_t>(last_of_top_p(from_high.mass, wanted)));
 }
 
 // The key of the last candidate by rank that has less than |wanted| before it, |before| being what ranks before all.
@@ -180,12 +193,12 @@ int32_t Sampler::draw_candidate(double u) const {
     sum += c.weight;
     if (sum > target) return c.token();
   }
-  return row_.first_highest();  // u * mass rounded up to the mass itself
+  return row_->first_highest();  // u * mass rounded up to the mass itself
 }
 
 int32_t Sampler::draw_row(double u) const {
-  const std::span<const float> blocks = row_.block_mass(), weights = row_.weights();
-  const double target = u * row_.weighed_mass();
+  const std::span<const float> blocks = row_->block_mass(), weights = row_->weights();
+  const double target = u * row_->weighed_mass();
   double sum = 0;
   for (int64_t b = 0; b < std::ssize(blocks); ++b) {
     if (sum + blocks[b] <= target) {
@@ -200,7 +213,7 @@ int32_t Sampler::draw_row(double u) const {
     }
     return static_cast<int32_t>(drawn);
   }
-  return row_.first_highest();
+  return row_->first_highest();
 }
 
 void check_finite(std::span<const float> logits) {

@@ -38,6 +38,8 @@ class SPYRE_API TokenSampler {
   // vocabulary, and Error(kUnsupported) when the row has a NaN or +inf (the model overflows in this dtype).
   virtual int32_t sample(const RequestState& request, std::span<const float> logits,
                          std::span<const uint32_t> allowed) = 0;
+  // token_logprob() of |logits|, the row that sample() was called with last: what is known of it is used.
+  virtual TokenLogprob logprob(std::span<const float> logits, int32_t token, int32_t top);
 };
 
 // A request without a seed draws from |default_seed| and its id; one with a seed from the seed alone, so that the same
@@ -46,9 +48,11 @@ class SPYRE_API TokenSampler {
 class SPYRE_API Sampler final : public TokenSampler {
  public:
   explicit Sampler(uint64_t default_seed = 0) : default_seed_(default_seed) {}
-  Sampler(uint64_t default_seed, const VocabKernels& kernels) : default_seed_(default_seed), row_(kernels) {}
+  Sampler(uint64_t default_seed, const VocabKernels& kernels)
+      : default_seed_(default_seed), raw_(kernels), edited_row_(kernels) {}
   int32_t sample(const RequestState& request, std::span<const float> logits,
                  std::span<const uint32_t> allowed) override;
+  TokenLogprob logprob(std::span<const float> logits, int32_t token, int32_t top) override;
 
  private:
   struct Candidate {
@@ -68,7 +72,8 @@ class SPYRE_API Sampler final : public TokenSampler {
   int32_t draw_row(double u) const;
 
   uint64_t default_seed_;
-  VocabRow row_;
+  VocabRow raw_, edited_row_;
+  VocabRow* row_ = &raw_;  // the one that is drawn from
   std::vector<float> edited_;
   std::vector<Candidate> candidates_;  // ascending ids
   std::vector<Candidate> selection_;

@@ -25,6 +25,7 @@ VocabRow::VocabRow() : kernels_(&vocab_kernels(CpuFeatures::capped_by_environmen
 void VocabRow::scan(std::span<const float> logits) {
   SPYRE_CHECK(!logits.empty());
   logits_ = logits;
+  mass_.reset();
   block_max_.resize(vocab_blocks(std::ssize(logits)));
   if (!kernels_->maxima(logits.data(), std::ssize(logits), block_max_.data())) refuse(logits);
   highest_ = *std::max_element(block_max_.begin(), block_max_.end());
@@ -50,6 +51,7 @@ void VocabRow::weigh(float inverse) {
   weights_.resize(block_max_.size() * kVocabBlock);
   block_mass_.resize(block_max_.size());
   kernels_->weigh(logits_.data(), std::ssize(logits_), highest_, inverse, weights_.data(), block_mass_.data());
+  if (inverse == 1.0f) mass_ = weighed_mass();
 }
 
 double VocabRow::weighed_mass() const {
@@ -69,9 +71,11 @@ void VocabRow::cut_after(int32_t token) {
 
 double VocabRow::mass() {
   SPYRE_CHECK(highest_ > kLowest);
+  if (mass_) return *mass_;
   block_mass_.resize(block_max_.size());
   kernels_->weigh(logits_.data(), std::ssize(logits_), highest_, 1.0f, nullptr, block_mass_.data());
-  return weighed_mass();
+  mass_ = weighed_mass();
+  return *mass_;
 }
 
 int64_t VocabRow::rank(int32_t token) const {

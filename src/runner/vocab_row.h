@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,13 +71,14 @@ class SPYRE_API VocabRow {
   VocabTail tail(float least) const;
   void cut_after(int32_t token);
 
-  double mass();                      // of exp(logit - highest), weights() stay as they are
+  double mass();                      // of exp(logit - highest); weights() stay as they are, block_mass() may not
   int64_t rank(int32_t token) const;  // 1 = the largest
 
  private:
   const VocabKernels* kernels_;
   std::span<const float> logits_;
   float highest_ = 0;
+  std::optional<double> mass_;  // what mass() has found, or weigh() on its way
   std::vector<float> block_max_, block_mass_, weights_, sorted_;
 };
 

@@ -217,8 +217,7 @@ RequestOutput Worker::sample_request(const ScheduledRequest& request, const Logi
         const std::span<const float> row = logits.row(request.logits_row + request.logits_rows - 1);
         const int32_t token = lane.sampler->sample(state, row, allowed);
         if (state.sampling.logprobs) {
-          lane.row.scan(row);
-          output.logprobs.push_back(token_logprob(lane.row, token, *state.sampling.logprobs));
+          output.logprobs.push_back(lane.sampler->logprob(row, token, *state.sampling.logprobs));
         }
         ++state.draws;
         batch_->append_token(state, token);

@@ -83,7 +83,7 @@ class SPYRE_API Worker {
   using MaskRows = std::unordered_map<RequestId, std::span<const uint32_t>>;
   struct Lane {  // what a thread needs to sample a row
     std::unique_ptr<TokenSampler> sampler;
-    VocabRow row;
+    VocabRow row;  // of the prompt, being scored
   };
 
   InFlight& slot(Ticket ticket) { return in_flight_[ticket % in_flight_.size()]; }

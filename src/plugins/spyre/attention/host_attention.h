@@ -38,7 +38,8 @@ struct AttentionStep final : device::HostStep {
   size_t scratch_bytes() const override;
 
  private:
-  void attend(const device::HostFrame& frame, const WorkItem& item, std::byte* scratch) const;
+  // |next| is the thread's next item, or null: its first keys are asked for while the last ones of |item| are read.
+  void attend(const device::HostFrame& frame, const WorkItem& item, const WorkItem* next, std::byte* scratch) const;
   // Query rows of one call: a multiple of the group, small enough for their state to stay in L1.
   int64_t positions_per_call() const;
 };

@@ -96,9 +96,10 @@ TokenLogprob Sampler::logprob(std::span<const float> logits, int32_t token, int3
 
 void Sampler::keep_top_k(const SamplingParams& params, float inverse) {
   const int64_t k = params.top_k;
-  row_->each_from(row_->threshold(k), [&](int32_t t, float logit) {
-    candidates_.push_back({rank_key(logit, t), logit});  // for now the logit stands in the place of the weight
-  });
+  const std::span<const float> logits = row_->logits();
+  for (const int32_t t : row_->tokens_between(row_->threshold(k))) {
+    candidates_.push_back({rank_key(logits[t], t), logits[t]});  // for now the logit stands in the place of the weight
+  }
   if (k < std::ssize(candidates_)) {
     keys_.clear();
     for (const Candidate& c : candidates_) keys_.push_back(c.key);
@@ -150,8 +151,9 @@ void Sampler::cut_top_p(float inverse, double top_p) {
       from_high = from_middle;
     }
   }
-  row_->each_between(low, high,
-                     [&](int32_t t, float logit) { candidates_.push_back({rank_key(logit, t), row_->weights()[t]}); });
+  for (const int32_t t : row_->tokens_between(low, high)) {
+    candidates_.push_back({rank_key(row_->logits()[t], t), row_->weights()[t]});
+  }
   if (!candidates_.empty()) row_->cut_after(static_cast<int32_t>(last_of_top_p(from_high.mass, wanted)));
 }
 
@@ -237,7 +239,7 @@ TokenLogprob token_logprob(VocabRow& row, int32_t token, int32_t top) {
     keys.reserve(vocab);
     for (int64_t t = 0; t < vocab; ++t) keys.push_back(rank_key(logits[t], t));
   } else {
-    row.each_from(least, [&](int32_t t, float logit) { keys.push_back(rank_key(logit, t)); });
+    for (const int32_t t : row.tokens_between(least)) keys.push_back(rank_key(logits[t], t));
   }
   std::partial_sort(keys.begin(), keys.begin() + count, keys.end());
   result.top.reserve(count);

@@ -151,6 +151,33 @@ VocabTail tail(const float* x, int64_t n, const float* block_max, const float* w
   return result;
 }
 
+int64_t select(const float* x, int64_t n, const float* block_max, float least, float below, int32_t* tokens) {
+  int64_t count = 0;
+  for_blocks(x, n, [&](const float* p, int64_t b, int64_t) {
+    if (block_max[b] < least) return;
+    for (int first = 0; first < kVocabBlock; first += 16) {
+      struct {
+        I lanes[kParts];
+      } inside;
+      for (int i = 0; i < kParts; ++i) {
+        const F y = load(p + first + i * kWidth);
+        inside.lanes[i] = (y >= least) & (y < below);
+      }
+      uint64_t words[8], any = 0;
+      std::memcpy(words, &inside, sizeof words);
+      for (const uint64_t word : words) any |= word;
+      if (any == 0) continue;
+      // Few are: one by one. The padding of the last block is -infinity, which is never inside.
+      for (int i = 0; i < 16; ++i) {
+        tokens[count] = static_cast<int32_t>(b * kVocabBlock + first + i);
+        const float y = p[first + i];
+        count += static_cast<int64_t>(y >= least) & static_cast<int64_t>(y < below);
+      }
+    }
+  });
+  return count;
+}
+
 void cut(const float* x, int64_t n, const float* block_max, float least, int64_t token, float* weights,
          float* block_mass) {
   for_blocks(x, n, [&](const float* p, int64_t b, int64_t in_row) {
@@ -195,7 +222,8 @@ int64_t rank(const float* x, int64_t n, const float* block_max, float value, int
   return count;
 }
 
-constexpr VocabKernels kKernels = {.maxima = maxima, .weigh = weigh, .tail = tail, .cut = cut, .rank = rank};
+constexpr VocabKernels kKernels = {
+    .maxima = maxima, .weigh = weigh, .tail = tail, .select = select, .cut = cut, .rank = rank};
 
 }  // namespace
 }  // namespace spyre::runner

@@ -32,6 +32,9 @@ struct VocabKernels {
   // The weights of what is >= |least|, and how many they are: tree16 sums of blocks in fp32, added in double,
   // ascending. Blocks with a smaller maximum are not read.
   VocabTail (*tail)(const float* x, int64_t n, const float* block_max, const float* weights, float least);
+  // The tokens, ascending, whose logits lie in [least, below), least > -infinity; |tokens| has room for n + 1. Returns
+  // how many they are. Blocks with a smaller maximum are not read.
+  int64_t (*select)(const float* x, int64_t n, const float* block_max, float least, float below, int32_t* tokens);
   // Makes 0 of every weight that ranks after |token| of logit |least| (smaller, or equal and behind it), and of the
   // masses what is left. Weights in a block of mass 0 may stay.
   void (*cut)(const float* x, int64_t n, const float* block_max, float least, int64_t token, float* weights,

@@ -91,6 +91,24 @@ TEST_P(VocabKernelsTest, WeightsAndMassesHaveTheBitsOfTheDefinition) {
   }
 }
 
+TEST_P(VocabKernelsTest, SelectListsWhatLiesBetween) {
+  for (const int64_t n : kSizes) {
+    std::vector<float> x = row(n, static_cast<uint32_t>(n) + 4);
+    for (int64_t t = 0; t < n; t += 5) x[t] = 1.25f;
+    std::vector<float> maxima(vocab_blocks(n));
+    kernels->maxima(x.data(), n, maxima.data());
+    for (const auto& [least, below] :
+         {std::pair{1.25f, kInf}, {-3.0f, 1.25f}, {std::numeric_limits<float>::lowest(), kInf}, {5.0f, 5.0f}}) {
+      std::vector<int32_t> expected, got(n + 1);
+      for (int64_t t = 0; t < n; ++t) {
+        if (x[t] >= least && x[t] < below) expected.push_back(static_cast<int32_t>(t));
+      }
+      got.resize(kernels->select(x.data(), n, maxima.data(), least, below, got.data()));
+      EXPECT_EQ(got, expected) << n << " between " << least << " and " << below;
+    }
+  }
+}
+
 TEST_P(VocabKernelsTest, TailAndCutKeepWhatRanksBefore) {
   for (const int64_t n : kSizes) {
     std::vector<float> x = row(n, static_cast<uint32_t>(n) + 3);

@@ -64,6 +64,13 @@ VocabTail VocabRow::tail(float least) const {
   return kernels_->tail(logits_.data(), std::ssize(logits_), block_max_.data(), weights_.data(), least);
 }
 
+std::span<const int32_t> VocabRow::tokens_between(float least, float below) {
+  tokens_.resize(logits_.size() + 1);
+  const int64_t count = kernels_->select(logits_.data(), std::ssize(logits_), block_max_.data(),
+                                         std::max(least, std::numeric_limits<float>::lowest()), below, tokens_.data());
+  return std::span(tokens_).first(count);
+}
+
 void VocabRow::cut_after(int32_t token) {
   kernels_->cut(logits_.data(), std::ssize(logits_), block_max_.data(), logits_[token], token, weights_.data(),
                 block_mass_.data());

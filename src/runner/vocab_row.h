@@ -41,25 +41,8 @@ class SPYRE_API VocabRow {
 
   // A logit such that at least |count| of the row are as large, or -infinity when |count| is more than the blocks tell.
   float threshold(int64_t count);
-  // Calls visit(token, logit), tokens ascending, for every logit but -infinity in [least, below).
-  template <typename Visit>
-  void each_between(float least, float below, Visit visit) const {
-    least = std::max(least, std::numeric_limits<float>::lowest());
-    for (size_t b = 0; b < block_max_.size(); ++b) {
-      if (block_max_[b] < least) continue;
-      const size_t begin = b * kVocabBlock, end = std::min(begin + kVocabBlock, logits_.size());
-      for (size_t t = begin; t < end; ++t) {
-        // One branch for both: each alone may be a coin's toss, both together are rare.
-        if (static_cast<int>(logits_[t] >= least) & static_cast<int>(logits_[t] < below)) {
-          visit(static_cast<int32_t>(t), logits_[t]);
-        }
-      }
-    }
-  }
-  template <typename Visit>
-  void each_from(float least, Visit visit) const {
-    each_between(least, std::numeric_limits<float>::infinity(), visit);
-  }
+  // The tokens, ascending, of every logit but -infinity in [least, below). Valid until the next call.
+  std::span<const int32_t> tokens_between(float least, float below = std::numeric_limits<float>::infinity());
 
   // Fills in weights() (whole blocks) = exp((logit - highest) * inverse) and block_mass(), their sums by blocks in
   // fp32. REQUIRES: highest() is finite, inverse > 0.
@@ -80,6 +63,7 @@ class SPYRE_API VocabRow {
   float highest_ = 0;
   std::optional<double> mass_;  // what mass() has found, or weigh() on its way
   std::vector<float> block_max_, block_mass_, weights_, sorted_;
+  std::vector<int32_t> tokens_;
 };
 
 }  // namespace spyre::runner

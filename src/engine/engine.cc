@@ -366,22 +366,30 @@ void Engine::measure_steps(double seconds) {
   const int64_t longest = worker_.config().max_model_len, budget = worker_.config().max_num_batched_tokens;
   struct Try {
     int64_t sequences, prompt, decodes;
+    int64_t joins;  // tokens of a prompt that comes beside them in the end
   };
-  for (const Try& t : {Try{1, 16, 2}, Try{8, 4, 3}, Try{1, 64, 2}, Try{1, 256, 0}, Try{1, budget, 0}}) {
+  constexpr Try kTries[] = {{1, 16, 2, 0}, {8, 4, 3, 64}, {1, 64, 2, 128}, {1, 256, 0, 0}, {8, 4, 1, 256}};
+  for (const Try& t : kTries) {
     if (now() >= until || t.prompt + t.decodes > std::min(longest, budget)) continue;
     std::vector<std::unique_ptr<Sequence>> sequences;
-    for (int64_t i = 0; i < std::min({t.sequences, scheduler_.max_running(), budget / t.prompt}); ++i) {
+    const auto add = [&](int64_t tokens) {
       auto sequence = std::make_unique<Sequence>();
       sequence->id = fmt::format("measure.{}", next_serial_);
-      sequence->tokens.assign(t.prompt, 0);
-      sequence->prompt_length = t.prompt;
+      sequence->tokens.assign(tokens, 0);
+      sequence->prompt_length = tokens;
       sequence->sampling.temperature = 0;
       sequence->reads_prefix = false;
       sequence->arrival = {next_serial_++, 0};
       scheduler_.add(*sequence);
       sequences.push_back(std::move(sequence));
-    }
+    };
+    const int64_t count = std::min({t.sequences, scheduler_.max_running(), budget / t.prompt});
+    for (int64_t i = 0; i < count; ++i) add(t.prompt);
     for (int64_t step = 0; step <= t.decodes && now() < until; ++step) measure_step();
+    if (t.joins > 0 && count < scheduler_.max_running() && now() < until) {
+      add(std::min({t.joins, longest, budget}));
+      measure_step();
+    }
     for (const auto& sequence : sequences) scheduler_.end(*sequence);
   }
   const ScheduledStep last = scheduler_.schedule(now());

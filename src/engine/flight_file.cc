@@ -1,5 +1,6 @@
 #include "engine/flight_file.h"
 
+#include <algorithm>
 #include <fstream>
 #include <system_error>
 #include <type_traits>

@@ -10,7 +10,8 @@ constexpr double kMemory = 0.99;    // what a step still counts after the next o
 constexpr double kOutlier = 3;      // times the usual error: from there on a step counts less
 constexpr double kLeast = 1e-6;     // seconds; no step is shorter
 constexpr double kQuantile = 0.95;  // of steps that stay below the margin
-constexpr double kMarginStep = 0.01;
+constexpr double kMarginStep = 0.03;
+constexpr double kLeastMargin = 1.1;  // a step shares the machine with whatever else runs on it
 constexpr int kSweeps = 30;
 // The unit of each feature, so that the normal equations are well scaled.
 constexpr std::array<double, 5> kUnits = {1, 1.0 / 256, 1.0 / 16, 1.0 / 16384, 1.0 / 65536};
@@ -42,7 +43,7 @@ void StepTimeModel::observe(const StepShape& shape, double seconds) {
     spread_ = std::clamp(0.98 * spread_ + 0.02 * std::min(size, 4 * spread_), 0.01, 1.0);
     // A quantile by small steps: up when a step came out above, down when below, in the ratio of their frequencies.
     margin_ += error + 1 > margin_ ? kMarginStep * kQuantile : -kMarginStep * (1 - kQuantile);
-    margin_ = std::clamp(margin_, 1.0, 2.0);
+    margin_ = std::clamp(margin_, kLeastMargin, 2.0);
   }
   ++observations_;
   const Vector x = features(shape);

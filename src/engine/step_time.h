@@ -64,7 +64,7 @@ class StepTimeModel {
   std::array<Equations, 4> kinds_{};
   Vector costs_{};
   double spread_ = 0.1;  // of the relative error
-  double margin_ = 1.1;
+  double margin_ = 1.2;
   int64_t observations_ = 0;
 };
 

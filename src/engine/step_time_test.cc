@@ -37,7 +37,7 @@ TEST(StepTime, LearnsTheCostsOfAMachine) {
     EXPECT_NEAR(model.predict(s) / model.margin() / machine.seconds(s), 1, 0.08)
         << s.prefill_tokens << " " << s.decode_rows;
   }
-  EXPECT_LT(model.margin(), 1.12);
+  EXPECT_LT(model.margin(), 1.15);
 }
 
 // One step in twenty takes ten times as long: somebody else had the machine.

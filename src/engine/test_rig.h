@@ -2,6 +2,7 @@
 // sampler that plays a script, for tests of texts.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>

@@ -277,6 +277,7 @@ asio::awaitable<bool> HttpConnection::read_request(Incoming& incoming) {
     const uint64_t reserve = length ? *length : parser.chunked() ? limits.max_body_bytes : 0;
     incoming.reservation = std::make_shared<BodyReservation>(*core_, reserve);
     if (!incoming.reservation->granted()) {
+      incoming.reservation.reset();  // refusing takes a while, and nothing will be read
       co_await refuse(503, "the server holds as many request bodies as it may; try again later");
       co_return false;
     }
@@ -290,6 +291,7 @@ asio::awaitable<bool> HttpConnection::read_request(Incoming& incoming) {
   }
   no_timeout();
   if (error) {
+    incoming.reservation.reset();
     const Refusal refusal = refusal_of(error, limits);
     if (refusal.status != 0) co_await refuse(refusal.status, refusal.message);
     co_return false;

@@ -21,6 +21,7 @@ constexpr int kParts = 16 / kWidth;
 
 typedef float F __attribute__((vector_size(4 * kWidth)));
 typedef int32_t I __attribute__((vector_size(4 * kWidth)));
+typedef uint32_t U __attribute__((vector_size(4 * kWidth)));
 typedef float F4 __attribute__((vector_size(16)));
 
 #define SPYRE_INLINE inline __attribute__((always_inline))
@@ -51,7 +52,7 @@ SPYRE_INLINE F exp_not_positive(F x) {
   for (int i = 3; i >= 0; --i) p = p * r + math::kExp[i];
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const I scaled = (I)p + ((I)shifted << 23);
+  const U scaled = (U)p + ((U)shifted << 23);
   return x < math::kExpLowest ? F{} : (F)scaled;
 }
 

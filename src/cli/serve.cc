@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -209,6 +210,7 @@ void open_served(const ServeOptions& options, Served& served) {
   platform::EngineConfig config = options.model.config();
   config.serving = true;
   served.open = open_model(config, true);
+  std::fprintf(stderr, "spyre: KV cache: %s\n", served.open.instance.kv_cache.c_str());
   const formats::Checkpoint& checkpoint = *served.open.instance.checkpoint;
   served.tokenizer = open_tokenizer(checkpoint);
   if (served.tokenizer) {

@@ -251,6 +251,9 @@ TEST(Serve, Sigusr1WritesTheLastSteps) {
   }));
   EXPECT_EQ(read_file(file).find("capital"), std::string::npos);  // no text
   EXPECT_EQ(served.post("/v1/completions", kGreedy).json()["choices"].dump(), first["choices"].dump());
+  const Outcome again = run({"replay", file});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, ::testing::HasSubstr("tokens equal"));
 }
 
 TEST(Serve, KeysComeFromAFileOrTheEnvironment) {

@@ -279,6 +279,7 @@ TEST(Completions, AFullQueueIsA429AndLeavesNothingRunning) {
   EXPECT_EQ(reply.status, 429);
   EXPECT_EQ(reply.headers.count("retry-after"), 1u);
   EXPECT_TRUE(server.eventually([&] { return server.engine.alive() == 0; }));
+  EXPECT_EQ(server.engine.stats().finished[static_cast<size_t>(engine::FinishReason::kAbort)], 2);
 }
 
 TEST(Completions, WithoutATokenizerIdsWork) {

@@ -16,7 +16,7 @@ TEST(Auth, WantsABearerWithOneOfTheKeys) {
   EXPECT_TRUE(authorized("bearer other", keys));
   EXPECT_TRUE(authorized("Bearer  secret ", keys));
   for (const char* bad : {"", "secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer Secret",
-                          "Basic secret", "Bearersecret"}) {
+                          "Basic secret", "Digest secret", "Bearersecret"}) {
     EXPECT_FALSE(authorized(bad, keys)) << bad;
   }
   EXPECT_TRUE(authorized("", {}));

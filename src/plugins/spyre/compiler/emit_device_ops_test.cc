@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <set>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "graph/random_graph.h"
 #include "graph/text.h"
 #include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/compiler.h"
 
 namespace spyre::compiler {
 namespace {
@@ -118,6 +120,30 @@ TEST(EmitDeviceOps, ViewsCostNothingUntilTheyAreOutputs) {
   EXPECT_EQ(names(plan_of(slice + "return %h")), Names{"identity"});
   // A given value that is returned is copied.
   EXPECT_EQ(names(plan_of(slice + "%y = neg(%h)\n return %x, %y, %y")), (Names{"neg", "identity", "identity"}));
+}
+
+// A residual stream in fp32 lies in whole pairs of 32-element sticks, as the casts on both sides of it need: 72 elements
+// are 2 sticks of 64 for the matmul, so 4 of 32, and no operator re-lays it.
+TEST(EmitDeviceOps, AnFp32StreamLiesInPairsOfSticks) {
+  const graph::Graph g = graph::parse(R"(graph stream {
+    input %x : f16[@5,72]
+    input %r : f32[@5,72]
+    param %w : f16[72]
+    param %m : f16[72,40]
+    %x32 = convert(%x) {dtype="f32"}
+    %s = add(%x32, %r)
+    %w32 = convert(%w) {dtype="f32"}
+    %n = rms_norm(%s, %w32) {eps=1e-05}
+    %y = convert(%n) {dtype="f16"}
+    %z = matmul(%y, %m)
+    return %z, %s
+  })");
+  Compiler compiler({.features = CpuFeatures::of(CpuLevel::kPortable)});
+  const auto program = compiler.compile(g);
+  EXPECT_EQ(program->output_specs[1].layout.device_size, (std::vector<int64_t>{4, 5, 32}));
+  EXPECT_EQ(program->input_specs[1].layout.device_size, (std::vector<int64_t>{4, 5, 32}));
+  EXPECT_EQ(program->input_specs[0].layout.device_size, (std::vector<int64_t>{2, 5, 64}));
+  EXPECT_EQ(program->card.restickified_bytes, 0);
 }
 
 }  // namespace

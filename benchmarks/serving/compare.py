@@ -66,10 +66,10 @@ def rss(pid):
 
 def start(kind, model, clients, args):
     port = free_port()
-    quiet = subprocess.DEVNULL if not args.verbose else None
+    quiet = subprocess.DEVNULL if not args.verbose else sys.stderr
     if kind == "spyre":
         command = [args.spyre, "serve", model, "--port", str(port), "--max-num-seqs", str(clients),
-                   "--max-model-len", "1024", *args.spyre_args.split()]
+                   "--max-model-len", "1024", "--served-model-name", args.name, *args.spyre_args.split()]
     else:
         command = [sys.executable, "-c", LLAMA, model, str(port), str(clients), str(clients * 1024),
                    str(len(os.sched_getaffinity(0)))]

@@ -57,7 +57,9 @@ void expect_as_expected(const Json& expected, const std::function<std::string()>
   }
   const Error e = error_of(render);
   EXPECT_EQ(e.code(), ErrorCode::kInvalidArgument) << e.what();
-  if (expected.contains("raises")) EXPECT_EQ(e.what(), expected["raises"].get<std::string>());
+  if (expected.contains("raises")) {
+    EXPECT_EQ(e.what(), expected["raises"].get<std::string>());
+  }
 }
 
 TEST(ChatTemplate, FamiliesRenderAsInTransformers) {

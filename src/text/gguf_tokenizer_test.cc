@@ -182,8 +182,9 @@ TEST(GgufSentencePiece, MergesByScoreAsSentencePieceDoes) {
       EXPECT_EQ(got, ids[i].get<std::vector<TokenId>>());
       // Nothing is lost, but for a literal U+2581, which is what spaces are written as.
       if (text.find("\u2581") == std::string::npos && text.find("<") == std::string::npos &&
-          text.find("\t\t") == std::string::npos)
+          text.find("\t\t") == std::string::npos) {
         EXPECT_EQ(tokenizer.decode(got, false), text);
+      }
     }
   }
 }

@@ -155,7 +155,7 @@ Json read_messages(const Json& given) {
     if (content != message.end()) check_content(i, *content);
     const bool missing = content == message.end() || content->is_null();
     if (missing && !assistant) bad_message(i, "needs content");
-    if (content == message.end()) message["content"] = nullptr;
+    if (missing) message["content"] = "";  // as vLLM: templates that join strings meet turns of tool calls alone
   }
   return messages;
 }
@@ -174,10 +174,14 @@ void check_tools(const Json* tools) {
   }
 }
 
+// Clients that always send auto may: without tools there is nothing to call.
 void check_tool_choice(const Body& body) {
   const Json* choice = body.find("tool_choice");
   if (!choice || *choice == "none") return;
-  bad_field("tool_choice", "only none is built in this server, not {}: tool calls are not parsed", shown(*choice));
+  const Json* tools = body.find("tools");
+  if (*choice == "auto" && (!tools || tools->empty())) return;
+  bad_field("tool_choice", "with tools only none is built in this server, not {}: tool calls are not parsed",
+            shown(*choice));
 }
 
 }  // namespace

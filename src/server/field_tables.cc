@@ -258,7 +258,10 @@ constexpr Field kChatOnly[] = {
      .doc = "With logprobs: this many of the most probable tokens beside each; -1: the whole vocabulary, where "
             "--max-logprobs -1 "
             "allows it."},
-    {.name = "tool_choice", .kind = Kind::kAny, .fallback = "none", .doc = "none only: tool calls are not parsed."},
+    {.name = "tool_choice",
+     .kind = Kind::kAny,
+     .fallback = "none",
+     .doc = "none only: tool calls are not parsed. auto is taken where there are no tools."},
     {.name = "add_special_tokens",
      .kind = Kind::kBool,
      .fallback = "false",

@@ -116,7 +116,9 @@ class HttpExchange final : public Exchange, public std::enable_shared_from_this<
   }
   void respond(HttpResponse response) override {
     on_strand([response = std::move(response)](HttpExchange& x) {
-      x.send(response_bytes(response, x.keep_alive_));
+      std::string bytes = response_bytes(response, x.keep_alive_);
+      if (x.request_.method == "HEAD") bytes.resize(bytes.size() - response.body.size());  // its client reads no body
+      x.send(bytes);
       x.finish();
     });
   }
@@ -279,6 +281,13 @@ asio::awaitable<bool> HttpConnection::read_request(Incoming& incoming) {
     if (!incoming.reservation->granted()) {
       incoming.reservation.reset();  // refusing takes a while, and nothing will be read
       co_await refuse(503, "the server holds as many request bodies as it may; try again later");
+      co_return false;
+    }
+    // Read with another length than it was sent with, the rest of such a body would be the next request.
+    const auto encoding = parser.get()[http::field::transfer_encoding];
+    if (!encoding.empty() && !boost::beast::iequals(encoding, "chunked")) {
+      incoming.reservation.reset();
+      co_await refuse(501, "the only Transfer-Encoding that is read is chunked");
       co_return false;
     }
     set_timeout(limits.body_timeout);

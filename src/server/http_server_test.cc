@@ -113,6 +113,12 @@ TEST(HttpServer, RefusesWhatIsNoHttp) {
     EXPECT_TRUE(reply.json().contains("error")) << bad;
     EXPECT_TRUE(client.closed()) << bad;
   }
+  for (const std::string encoding : {"gzip", "gzip, chunked", "identity"}) {
+    HttpClient client = server.client();
+    client.send("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: " + encoding + "\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(client.reply(5).status, 501) << encoding;
+    EXPECT_TRUE(client.closed()) << encoding;
+  }
   // One request inside another, as a front end that reads the other length would see it.
   HttpClient client = server.client();
   client.send(
@@ -121,6 +127,17 @@ TEST(HttpServer, RefusesWhatIsNoHttp) {
   EXPECT_EQ(client.reply(5).status, 400);
   EXPECT_EQ(client.reply(1).status, 0);
   EXPECT_EQ(server.get("/health").status, 200);
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  TestServer server;
+  HttpClient client = server.client();
+  client.send("HEAD /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  std::string all;
+  for (std::string more = client.receive(5); !more.empty(); more = client.receive(5)) all += more;
+  EXPECT_THAT(all, ::testing::StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(all, ::testing::HasSubstr("Content-Length: "));
+  EXPECT_EQ(all.find("\r\n\r\n"), all.size() - 4) << all;
 }
 
 TEST(HttpServer, LimitsHeadersAndBodies) {

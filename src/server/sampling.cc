@@ -44,6 +44,23 @@ std::vector<int32_t> unique_ids(std::vector<int32_t> ids) {
   return ids;
 }
 
+// With allowed_token_ids that the other fields forbid, every one, nothing could be drawn.
+void check_drawable(const runner::SamplingParams& p) {
+  if (!p.allowed_token_ids) return;
+  std::vector<int32_t> banned;
+  for (const auto& word : p.bad_words) {
+    if (word.size() == 1) banned.push_back(word.front());
+  }
+  if (p.min_tokens > 0) {
+    banned.insert(banned.end(), p.stop_token_ids.begin(), p.stop_token_ids.end());
+    if (!p.ignore_eos) banned.insert(banned.end(), p.eos_token_ids.begin(), p.eos_token_ids.end());
+  }
+  std::sort(banned.begin(), banned.end());
+  const auto is_banned = [&](int32_t id) { return std::binary_search(banned.begin(), banned.end(), id); };
+  if (std::all_of(p.allowed_token_ids->begin(), p.allowed_token_ids->end(), is_banned))
+    bad_field("allowed_token_ids", "no token could be drawn: min_tokens and bad_words leave none of these");
+}
+
 runner::SamplingParams sampling_params(const Body& body, const ServedModel& model) {
   runner::SamplingParams p;
   p.temperature = body.number("temperature").value_or(p.temperature);
@@ -64,6 +81,7 @@ runner::SamplingParams sampling_params(const Body& body, const ServedModel& mode
   p.ignore_eos = body.flag("ignore_eos", false);
   p.stop_token_ids = unique_ids(body.ids("stop_token_ids"));
   p.eos_token_ids = model.eos_token_ids;
+  check_drawable(p);
   return p;
 }
 

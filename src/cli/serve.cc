@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -242,7 +243,16 @@ void say_ready(const ServeOptions& options, const Served& served, uint16_t port)
                   served.open.instance.num_kv_blocks, options.max_token_gap_ms));
 }
 
+void check_options(const ServeOptions& options) {
+  for (const std::string& name : options.names) {
+    if (name.empty()) throw UsageError("--served-model-name: a name is empty");
+  }
+  if (!std::filesystem::is_directory(options.flight_dir))  // now, and not when a step has failed
+    throw UsageError(fmt::format("--flight-dir: '{}' is no folder", options.flight_dir));
+}
+
 void run_serve(const ServeOptions& options) {
+  check_options(options);
   Signals signals(options.flight_dir);
   server::raise_file_limit();
   Served served;  // before the server: its threads end first
@@ -284,6 +294,9 @@ void add_limits(CLI::App& command, ServeOptions& o) {
     command.add_option(flag, value, help)
         ->capture_default_str()
         ->check(CLI::Range(0.0, 1e6))
+        ->check([](const std::string& text) {  // which lets NaN pass
+          return std::isnan(std::strtod(text.c_str(), nullptr)) ? std::string("must be a number") : std::string();
+        })
         ->type_name(unit)
         ->group(group);
   };

@@ -275,7 +275,10 @@ TEST(Serve, BadStartsAreOneLine) {
                                                         {{"serve", model_folder(), "--port", "70000"}, 2},
                                                         {{"serve", model_folder(), "--port", taken}, 1},
                                                         {{"serve", model_folder(), "--api-key-file", "/nowhere"}, 1},
-                                                        {{"serve", model_folder(), "--host", "no such host"}, 1}};
+                                                        {{"serve", model_folder(), "--host", "no such host"}, 1},
+                                                        {{"serve", model_folder(), "--drain-seconds", "nan"}, 2},
+                                                        {{"serve", model_folder(), "--served-model-name", ""}, 2},
+                                                        {{"serve", model_folder(), "--flight-dir", "/nowhere"}, 2}};
   for (const auto& [arguments, code] : cases) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, code) << outcome.err;

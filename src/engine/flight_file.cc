@@ -232,6 +232,9 @@ Recording recording_from(const json& in) {
       throw_error(ErrorCode::kCorruptData, "this is no recording: its format is not '{}'", kFormat);
     }
     Recording recording{.origin = in.at("origin")};
+    const json& origin = recording.origin;
+    if (origin.is_object() && !origin.value("build", json("")).is_string())
+      throw_error(ErrorCode::kCorruptData, "this is no recording: the build of its origin is no text");
     for (const json& r : in.at("requests")) {
       recording.requests[r.at("id").get<std::string>()] = {.prompt = r.at("prompt"),
                                                            .tokens = r.at("tokens"),

@@ -150,6 +150,7 @@ TEST(FlightFile, WhatIsNoRecordingIsRefusedInOneLine) {
   for (const char* text :
        {"", "{", "[]", "{}", "null", R"({"format": "spyre flight recording 1"})",
         R"({"format": "spyre flight recording 1", "origin": {}, "requests": [{}], "steps": []})",
+        R"({"format": "spyre flight recording 1", "origin": {"build": 0}, "requests": [], "steps": []})",
         R"({"format": "spyre flight recording 1", "origin": {}, "requests": [], "steps": [{"number": "x"}]})"}) {
     std::ofstream(file) << text;
     const std::string message = error_text(ErrorCode::kCorruptData, [&] { read_recording(file); });

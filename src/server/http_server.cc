@@ -7,6 +7,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <list>
@@ -28,7 +29,10 @@ using std::chrono::steady_clock;
 
 struct HttpServer::Impl {
   Impl(const HttpOptions& options, Handler handler)
-      : core(std::make_shared<HttpCore>(options, std::move(handler))), acceptor(core->io), sweeper(core->io) {}
+      : core(std::make_shared<HttpCore>(options, std::move(handler))),
+        strand(asio::make_strand(core->io)),
+        acceptor(strand),
+        sweeper(strand) {}
 
   void listen();
   asio::awaitable<void> accept();
@@ -37,6 +41,7 @@ struct HttpServer::Impl {
   void refuse(tcp::socket socket);
 
   std::shared_ptr<HttpCore> core;
+  const asio::strand<asio::io_context::executor_type> strand;  // who touches the acceptor and the sweeper
   tcp::acceptor acceptor;
   asio::steady_timer sweeper;
   std::mutex mutex;
@@ -73,7 +78,7 @@ asio::awaitable<void> HttpServer::Impl::accept() {
     if (core->stopped) break;
     if (error) {  // out of descriptors, most likely: those in use come back
       log().warn("accept: {}", error.message());
-      asio::steady_timer pause(core->io, milliseconds(100));
+      asio::steady_timer pause(strand, milliseconds(100));
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       continue;
     }
@@ -127,8 +132,8 @@ asio::awaitable<void> HttpServer::Impl::sweep() {
 HttpServer::HttpServer(const HttpOptions& options, Handler handler)
     : impl_(std::make_unique<Impl>(options, std::move(handler))) {
   impl_->listen();
-  asio::co_spawn(impl_->core->io, impl_->accept(), asio::detached);
-  asio::co_spawn(impl_->core->io, impl_->sweep(), asio::detached);
+  asio::co_spawn(impl_->strand, impl_->accept(), asio::detached);
+  asio::co_spawn(impl_->strand, impl_->sweep(), asio::detached);
   for (int i = 0; i < options.io_threads; ++i) {
     impl_->threads.emplace_back([core = impl_->core] { core->io.run(); });
   }
@@ -160,7 +165,7 @@ bool HttpServer::wait_idle(milliseconds timeout) const {
 void HttpServer::stop() {
   HttpCore& core = *impl_->core;
   if (core.stopped.exchange(true)) return;
-  asio::post(core.io, [this] {
+  asio::post(impl_->strand, [this] {
     error_code ignored;
     impl_->acceptor.close(ignored);
     impl_->sweeper.cancel();

@@ -208,9 +208,8 @@ void rows(const RowKernels& k) {
   report("gelu", [&] { k.unary(UnaryOp::kGelu, a.data(), y.data(), n); });
   report("rms_norm", [&] { k.rms_norm(a.data(), w.data(), 1e-5f, y.data(), n); });
   std::vector<float> stream(n, 1.0f);
-  report("add_rms_norm_wide", [&] {
-    k.add_rms_norm_wide(a.data(), stream.data(), w.data(), 1e-5f, stream.data(), y.data(), n);
-  });
+  report("add_rms_norm_wide",
+         [&] { k.add_rms_norm_wide(a.data(), stream.data(), w.data(), 1e-5f, stream.data(), y.data(), n); });
   report("softmax", [&] { k.softmax(a.data(), y.data(), n); });
   report("all_finite", [&] { y[0] = k.all_finite(a.data(), n); });
   std::printf("\n");

@@ -1,7 +1,7 @@
 // What `spyre bench` measures, apart from flags and printing.
 //
-// A batch, when asked for, is so many requests of the same sizes that decode together; what counts is the median time of
-// a step in which all of them take part, beside the larger of what its bytes and its products take at the limits.
+// A batch, when asked for, is so many requests of the same sizes that decode together; what counts is the median time
+// of a step in which all of them take part, beside the larger of what its bytes and its products take at the limits.
 //
 // A sample is one request of random ids through the engine. Its prefill lies between two measurements of the machine's
 // compute peak and its decode between two of the memory stream (A-B-A), because a shared machine changes its mind by

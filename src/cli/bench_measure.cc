@@ -288,9 +288,9 @@ class Bench {
     if (work_.is_null()) return out;
     const auto rows = static_cast<double>(sizes_.batch);
     const double context = static_cast<double>(sizes_.prompt_tokens) + static_cast<double>(sizes_.output_tokens) / 2;
-    const double bytes = work_["weight_bytes_per_step"].get<double>() +
-                         rows * (work_["table_bytes_per_token"].get<double>() +
-                                 work_["kv_bytes_per_token"].get<double>() * context);
+    const double bytes =
+        work_["weight_bytes_per_step"].get<double>() +
+        rows * (work_["table_bytes_per_token"].get<double>() + work_["kv_bytes_per_token"].get<double>() * context);
     const double flops =
         rows * (work_["body_flops_per_token"].get<double>() + work_["head_flops_per_row"].get<double>() +
                 work_["attention_flops_per_pair"].get<double>() * context);

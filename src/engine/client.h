@@ -1,8 +1,8 @@
 // EngineClient: the engine as a host sees it. Any thread may call any of it.
 //
 // submit() hands over a request that was validated; from then on the callback is called for every step that brings
-// something, and each choice ends with exactly one delta that has a finish reason, whatever happens (abort, a fault of a
-// step, shutdown). After cancel() the blocks of the request are free by the end of the current step.
+// something, and each choice ends with exactly one delta that has a finish reason, whatever happens (abort, a fault of
+// a step, shutdown). After cancel() the blocks of the request are free by the end of the current step.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace spyre::engine {
 
 // What the host must know to validate a request before it is submitted.
 struct EngineLimits {
-  int64_t max_model_len = 0;    // prompt and answer
-  int64_t vocab_size = 0;       // of the model's logits
-  int64_t max_num_seqs = 0;     // running at once
-  int64_t max_queue = 0;        // requests that may wait; more are refused with kResourceExhausted
-  int64_t max_logprobs = 20;    // vLLM's default
+  int64_t max_model_len = 0;  // prompt and answer
+  int64_t vocab_size = 0;     // of the model's logits
+  int64_t max_num_seqs = 0;   // running at once
+  int64_t max_queue = 0;      // requests that may wait; more are refused with kResourceExhausted
+  int64_t max_logprobs = 20;  // vLLM's default
 };
 
 enum class EngineHealth : uint8_t {

@@ -14,8 +14,7 @@ namespace spyre::engine {
 // A cumulative histogram in Prometheus' sense. |bounds| are upper bounds, ascending, and live for ever; counts has one
 // entry more (+Inf).
 struct Histogram {
-  explicit Histogram(std::span<const double> upper_bounds)
-      : bounds(upper_bounds), counts(upper_bounds.size() + 1, 0) {}
+  explicit Histogram(std::span<const double> upper_bounds) : bounds(upper_bounds), counts(upper_bounds.size() + 1, 0) {}
   void observe(double value) {
     size_t i = 0;
     while (i < bounds.size() && value > bounds[i]) ++i;
@@ -34,14 +33,15 @@ struct Histogram {
 };
 
 // vLLM's bounds, so that dashboards made for it fit. Seconds.
-inline constexpr double kTimeToFirstTokenBounds[] = {0.001, 0.005, 0.01, 0.02, 0.04,  0.06,  0.08,  0.1,   0.25,  0.5,    0.75,
-                                                     1.0,   2.5,   5.0,  7.5,  10.0,  20.0,  40.0,  80.0,  160.0, 640.0,  2560.0};
-inline constexpr double kInterTokenBounds[] = {0.01, 0.025, 0.05, 0.075, 0.1,  0.15, 0.2,  0.3,  0.4,  0.5,
-                                               0.75, 1.0,   2.5,  5.0,   7.5,  10.0, 20.0, 40.0, 80.0};
-inline constexpr double kRequestBounds[] = {0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,   5.0,   10.0,   15.0,
-                                            20.0, 30.0, 40.0, 50.0,  60.0,  120.0, 240.0, 480.0, 960.0,  1920.0, 7680.0};
-inline constexpr double kTokenCountBounds[] = {1,    2,    5,     10,    20,    50,     100,    200,    500,
-                                               1000, 2000, 5000,  10000, 20000, 50000,  100000, 200000, 500000};
+inline constexpr double kTimeToFirstTokenBounds[] = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
+                                                     0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
+                                                     20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
+inline constexpr double kInterTokenBounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4, 0.5,
+                                               0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
+inline constexpr double kRequestBounds[] = {0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
+                                            30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+inline constexpr double kTokenCountBounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+                                               1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
 struct EngineStats {
   // Now.
@@ -49,7 +49,7 @@ struct EngineStats {
   int64_t blocks_used = 0, blocks_total = 0;  // used: referenced by a request; a cached block nobody uses is free
 
   // Since the start.
-  int64_t prompt_tokens = 0;      // computed or found in the prefix cache
+  int64_t prompt_tokens = 0;  // computed or found in the prefix cache
   int64_t generation_tokens = 0;
   int64_t prefix_cache_queries = 0, prefix_cache_hits = 0;  // tokens
   int64_t preemptions = 0;

@@ -261,7 +261,8 @@ TEST_F(BrokenCheckpoint, GgufTensorsMustBelongToTheModel) {
   EXPECT_THAT(refusal(with(std::string("general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama", 37),
                            std::string("general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0bloom", 37)),
                       ErrorCode::kUnsupported),
-              HasSubstr("general.architecture 'bloom' is not supported; GGUF models are read for 'llama', 'qwen2', 'qwen3', 'granite'"));
+              HasSubstr("general.architecture 'bloom' is not supported; GGUF models are read for 'llama', 'qwen2', "
+                        "'qwen3', 'granite'"));
   // F32 (0) of the last norm becomes I32 (26): a known type, and no weight.
   const size_t type = good.find("output_norm.weight") + 18 + 4 + 8;
   std::string other = good;

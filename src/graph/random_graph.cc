@@ -535,12 +535,12 @@ class Generator {
 // Kinds that give weight to a graph stand more than once.
 std::span<const Generator::Maker> Generator::makers() {
   static constexpr Maker kMakers[] = {
-      &Generator::make_smooth,    &Generator::make_smooth,  &Generator::make_exp,       &Generator::make_of_positive,
-      &Generator::make_scale,     &Generator::make_convert, &Generator::make_binary,    &Generator::make_binary,
-      &Generator::make_binary,    &Generator::make_matmul,  &Generator::make_matmul,    &Generator::make_matmul,
-      &Generator::make_reshape,   &Generator::make_slice,   &Generator::make_transpose, &Generator::make_concat,
-      &Generator::make_broadcast, &Generator::make_reduce,  &Generator::make_softmax,   &Generator::make_norm,
-      &Generator::make_norm,      &Generator::make_gather,  &Generator::make_rotary,    &Generator::make_rotary,
+      &Generator::make_smooth,    &Generator::make_smooth,   &Generator::make_exp,       &Generator::make_of_positive,
+      &Generator::make_scale,     &Generator::make_convert,  &Generator::make_binary,    &Generator::make_binary,
+      &Generator::make_binary,    &Generator::make_matmul,   &Generator::make_matmul,    &Generator::make_matmul,
+      &Generator::make_reshape,   &Generator::make_slice,    &Generator::make_transpose, &Generator::make_concat,
+      &Generator::make_broadcast, &Generator::make_reduce,   &Generator::make_softmax,   &Generator::make_norm,
+      &Generator::make_norm,      &Generator::make_gather,   &Generator::make_rotary,    &Generator::make_rotary,
       &Generator::make_wide_norm, &Generator::make_wide_norm};
   return kMakers;
 }

@@ -1,8 +1,9 @@
 // Random well-typed graphs with data to run them on: what property tests of the interpreter and of compilers feed on.
 //
 // A seed gives the same graph and data on every machine. A graph has 3 to 15 operators over one 16-bit dtype
-// (conversions to others and back occur, and residual streams in f32), with a rows dimension or without, extents around and off powers of two,
-// views, broadcasting and one or more outputs; every tensor operator occurs (no kv_store, no attention).
+// (conversions to others and back occur, and residual streams in f32), with a rows dimension or without, extents around
+// and off powers of two, views, broadcasting and one or more outputs; every tensor operator occurs (no kv_store, no
+// attention).
 #pragma once
 
 #include <cstdint>

@@ -54,8 +54,8 @@ class CausalLM;
 struct ModelBuildContext {
   const formats::ModelConfig& config;
   const LayerRegistry& layers;
-  DType dtype;            // storage dtype of weights and activations
-  int64_t max_model_len;  // rows of position-indexed buffers
+  DType dtype;                // storage dtype of weights and activations
+  int64_t max_model_len;      // rows of position-indexed buffers
   bool wide_residual = true;  // the residual stream in f32 whatever |dtype| is (layers/norm.h)
 };
 

@@ -113,11 +113,8 @@ TEST(Tracer, TheResidualStreamIsFp32) {
   const auto config = testing::parsed(testing::tiny_config());
   for (const bool wide : {true, false}) {
     const LayerRegistry layers;
-    const auto model = ModelRegistry::built_in().build({.config = config,
-                                                        .layers = layers,
-                                                        .dtype = DType::kBF16,
-                                                        .max_model_len = 64,
-                                                        .wide_residual = wide});
+    const auto model = ModelRegistry::built_in().build(
+        {.config = config, .layers = layers, .dtype = DType::kBF16, .max_model_len = 64, .wide_residual = wide});
     const Trace trace = trace_of(*model, 3);
     check_links(trace);
     for (size_t s = 1; s <= 2; ++s) {

@@ -40,8 +40,8 @@ struct SamplingParams {
   int64_t min_tokens = 0;                                 // before that many, no ending token is drawn
   std::vector<int32_t> eos_token_ids;                     // end the text unless ignore_eos (stop_token_ids always do)
   std::optional<std::vector<int32_t>> allowed_token_ids;  // nothing else is drawn
-  std::vector<std::vector<int32_t>> bad_words;            // sequences of tokens whose last one is never drawn after the others
-  int32_t choice = 0;                                     // choice i of a request draws from (seed, i)
+  std::vector<std::vector<int32_t>> bad_words;  // sequences of tokens whose last one is never drawn after the others
+  int32_t choice = 0;                           // choice i of a request draws from (seed, i)
 };
 
 struct NewRequest {

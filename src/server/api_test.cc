@@ -373,7 +373,7 @@ TEST(Chat, ToolCallsOfEarlierTurnsReachTheTemplateAsObjects) {
       {"max_tokens", 1}};
   ASSERT_EQ(server.post("/v1/chat/completions", body).status, 200);
   EXPECT_EQ(dump(seen["messages"][1]["tool_calls"][0]["function"]["arguments"]), "{\"z\":1,\"a\":2}");
-  EXPECT_EQ(seen["messages"][1]["content"], "");  // not null: many templates add strings to it
+  EXPECT_EQ(seen["messages"][1]["content"], "");        // not null: many templates add strings to it
   EXPECT_EQ(dump(seen["tools"]), dump(body["tools"]));  // in the client's order
   EXPECT_EQ(seen["kwargs"]["think"], false);
 }

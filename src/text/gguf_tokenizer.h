@@ -16,8 +16,9 @@
 //
 // SentencePiece's BPE joins the adjacent pair whose join has the best score. Here every way to split a normal piece in
 // two normal pieces is a merge, in the order of scores (then ids), which gives the same joins where scores differ, as
-// they do in such vocabularies; text that no piece covers becomes bytes. WordPiece comes with beginnings of words marked (U+2581) where Hugging Face marks
-// continuations; whether it lowercases is told by whether any piece has a capital.
+// they do in such vocabularies; text that no piece covers becomes bytes. WordPiece comes with beginnings of words
+// marked (U+2581) where Hugging Face marks continuations; whether it lowercases is told by whether any piece has a
+// capital.
 #pragma once
 
 #include <cstdint>

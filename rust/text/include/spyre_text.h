@@ -95,8 +95,8 @@ typedef struct SpyreTextTemplate SpyreTextTemplate;
 
 /* Compiles a template in Hugging Face's dialect of Jinja. |bos| and |eos| are its bos_token and eos_token; empty: not
  * defined. Unsupported: it does not parse (the message has the line). */
-int spyre_text_template_new(const uint8_t* source, size_t size, const uint8_t* bos, size_t bos_size,
-                            const uint8_t* eos, size_t eos_size, SpyreTextTemplate** out, SpyreTextBytes* error);
+int spyre_text_template_new(const uint8_t* source, size_t size, const uint8_t* bos, size_t bos_size, const uint8_t* eos,
+                            size_t eos_size, SpyreTextTemplate** out, SpyreTextBytes* error);
 void spyre_text_template_free(SpyreTextTemplate* chat_template);
 
 /* Renders with the members of the JSON object |json| as variables, in their order. |mark|: a character that filters

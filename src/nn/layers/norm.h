@@ -1,5 +1,6 @@
-// RMSNorm: y = x / sqrt(mean(x^2) + eps) * w over the last dimension, fp32 inside (docs/numerics.md §3), and the owner of
-// the residual stream's precision: what blocks add to one another is kept in f32, what they compute with in their dtype.
+// RMSNorm: y = x / sqrt(mean(x^2) + eps) * w over the last dimension, fp32 inside (docs/numerics.md §3), and the owner
+// of the residual stream's precision: what blocks add to one another is kept in f32, what they compute with in their
+// dtype.
 #pragma once
 
 #include <string>

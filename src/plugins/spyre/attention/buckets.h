@@ -13,8 +13,8 @@
 
 namespace spyre::attention {
 
-// A compiled attention program: rows of the query and KV blocks it is shaped for. With |sequences| > 0 it is the batched
-// decode program: one query row of each of so many sequences, over a grid of blocks and sequences.
+// A compiled attention program: rows of the query and KV blocks it is shaped for. With |sequences| > 0 it is the
+// batched decode program: one query row of each of so many sequences, over a grid of blocks and sequences.
 struct Variant {
   int64_t query = 1;
   int64_t blocks = 1;

@@ -53,7 +53,8 @@ TEST(Bucketer, EveryLengthLandsOnARecordedVariant) {
 
 TEST(Bucketer, BatchedDecodeStartsAtFourSequences) {
   const auto bucketer = [](int64_t sequences) {
-    return Bucketer({.block_size = 128, .max_model_len = 2048, .max_num_batched_tokens = 512, .max_num_seqs = sequences});
+    return Bucketer(
+        {.block_size = 128, .max_model_len = 2048, .max_num_batched_tokens = 512, .max_num_seqs = sequences});
   };
   EXPECT_EQ(bucketer(3).sequence_ladder(), Ladder());
   EXPECT_EQ(bucketer(4).sequence_ladder(), (Ladder{4}));  // the original's default

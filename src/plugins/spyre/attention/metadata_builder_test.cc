@@ -114,11 +114,10 @@ TEST(MetadataBuilder, TablesOfABatchedDecode) {
 
 // A step of fewer sequences, or with a chunk among them, has a program per sequence.
 TEST(MetadataBuilder, WhatIsNoBatchedDecode) {
-  const Bucketer bucketer(
-      {.block_size = 64, .max_model_len = 512, .max_num_batched_tokens = 64, .max_num_seqs = 8});
+  const Bucketer bucketer({.block_size = 64, .max_model_len = 512, .max_num_batched_tokens = 64, .max_num_seqs = 8});
   device::SoftwareDevice device({.threads = 1});
-  MetadataBuilder builder(
-      device, bucketer, {.block_size = 64, .max_num_batched_tokens = 64, .max_num_seqs = 8, .max_model_len = 512});
+  MetadataBuilder builder(device, bucketer,
+                          {.block_size = 64, .max_num_batched_tokens = 64, .max_num_seqs = 8, .max_model_len = 512});
   Batch three, mixed;
   for (int i = 0; i < 3; ++i) three.add(1, 100);
   for (int i = 0; i < 7; ++i) mixed.add(i == 5 ? 2 : 1, 100);

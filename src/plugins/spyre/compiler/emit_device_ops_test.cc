@@ -122,8 +122,8 @@ TEST(EmitDeviceOps, ViewsCostNothingUntilTheyAreOutputs) {
   EXPECT_EQ(names(plan_of(slice + "%y = neg(%h)\n return %x, %y, %y")), (Names{"neg", "identity", "identity"}));
 }
 
-// A residual stream in fp32 lies in whole pairs of 32-element sticks, as the casts on both sides of it need: 72 elements
-// are 2 sticks of 64 for the matmul, so 4 of 32, and no operator re-lays it.
+// A residual stream in fp32 lies in whole pairs of 32-element sticks, as the casts on both sides of it need: 72
+// elements are 2 sticks of 64 for the matmul, so 4 of 32, and no operator re-lays it.
 TEST(EmitDeviceOps, AnFp32StreamLiesInPairsOfSticks) {
   const graph::Graph g = graph::parse(R"(graph stream {
     input %x : f16[@5,72]

@@ -279,9 +279,7 @@ void rotate_half(const uint16_t* x, const uint16_t* cos, const uint16_t* sin, ui
 
 template <typename T>
 void to_f32(const uint16_t* x, float* y, int64_t n) {
-  for_chunks(n, [&](int64_t i, int64_t count) {
-    put_f32(y + i, get<T>(x + i, count), count);
-  });
+  for_chunks(n, [&](int64_t i, int64_t count) { put_f32(y + i, get<T>(x + i, count), count); });
 }
 
 template <typename T>

@@ -299,7 +299,8 @@ TEST(RowKernels, WideNorms) {
     }));
     for (int64_t i = 0; i < c.n; ++i) {
       const float got = stream[shift + i];
-      ASSERT_TRUE(std::isnan(sum[i]) ? std::isnan(got) : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(sum[i]))
+      ASSERT_TRUE(std::isnan(sum[i]) ? std::isnan(got)
+                                     : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(sum[i]))
           << c.name() << " the sum of add_rms_norm_wide " << i;
     }
     EXPECT_EQ(stream.back(), guard) << c.name();

@@ -209,10 +209,10 @@ TEST(ModelRunner, ABatchedDecodeMovesTheTablesOfItsGrid) {
     for (const auto& [label, totals] : device.transfers().to_device) moved[checked][label] = totals.card_bytes;
   }
   EXPECT_EQ(moved[0], moved[1]);
-  EXPECT_EQ(moved[0].at("query_tables"), 64 * 4);         // 40 lanes, in whole sticks
-  EXPECT_EQ(moved[0].at("page_tables"), 2 * 64 * 4);      // 2 blocks of 40 lanes
+  EXPECT_EQ(moved[0].at("query_tables"), 64 * 4);     // 40 lanes, in whole sticks
+  EXPECT_EQ(moved[0].at("page_tables"), 2 * 64 * 4);  // 2 blocks of 40 lanes
   EXPECT_EQ(moved[0].at("grid_masks"), 2 * 64 * 4);
-  EXPECT_EQ(moved[0].at("masks"), (3 + 33) * 128 * 2);    // one block of each sequence is seen in part
+  EXPECT_EQ(moved[0].at("masks"), (3 + 33) * 128 * 2);  // one block of each sequence is seen in part
 }
 
 // Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.

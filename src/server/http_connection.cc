@@ -112,7 +112,13 @@ class HttpExchange final : public Exchange, public std::enable_shared_from_this<
 
   void post(std::function<void()> work) override {
     if (core_->stopped) return;
-    asio::post(strand_, [self = shared_from_this(), work = std::move(work)] { work(); });
+    asio::post(strand_, [self = shared_from_this(), work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        self->give_up(error.what());
+      }
+    });
   }
   void respond(HttpResponse response) override {
     on_strand([response = std::move(response)](HttpExchange& x) {
@@ -159,6 +165,12 @@ class HttpExchange final : public Exchange, public std::enable_shared_from_this<
   }
 
  private:
+  // What an answer trips over (memory, a bug of ours) ends that answer: its client is hung up on, its request cancelled.
+  void give_up(const char* why) {
+    log().error("an answer was given up: {}", why);
+    const std::shared_ptr<HttpConnection> connection = connection_;
+    if (connection) connection->client_gone();
+  }
   template <typename F>
   void on_strand(F&& action) {
     if (core_->stopped) return;

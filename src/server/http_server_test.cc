@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "server/file_limit.h"
@@ -42,6 +44,21 @@ TEST(HttpServer, KeepsAConnectionForManyRequests) {
   for (int i = 0; i < 20; ++i)
     EXPECT_EQ(client.post("/v1/completions", R"({"prompt":[68],"max_tokens":2})").status, 200);
   EXPECT_EQ(server.http().counters().connections, 1);
+}
+
+TEST(HttpServer, AnAnswerThatThrowsEndsAlone) {
+  std::atomic<bool> cancelled = false;
+  HttpServer server(HttpOptions{}, [&cancelled](const std::shared_ptr<Exchange>& exchange) {
+    if (exchange->request().path == "/good") return exchange->respond({.body = "{}"});
+    exchange->on_gone([&cancelled] { cancelled = true; });
+    exchange->post([] { throw std::runtime_error("no memory for the answer"); });
+  });
+  HttpClient bad(server.port());
+  bad.send(request_text("GET", "/bad"));
+  EXPECT_TRUE(bad.closed());
+  EXPECT_TRUE(cancelled);
+  HttpClient good(server.port());
+  EXPECT_EQ(good.request("GET", "/good").status, 200);
 }
 
 TEST(HttpServer, AnswersPipelinedRequestsInOrder) {

@@ -234,7 +234,7 @@ TEST(GgufWordPiece, GivesTheIdsOfTheVocabularyBeforeItWasRewritten) {
       const std::string text = rows[i].at("text");
       EXPECT_EQ(tokenizer.encode(text, kBare), model["ids"][i].get<std::vector<TokenId>>());
       EXPECT_EQ(tokenizer.encode(text, kFramed), model["framed"][i].get<std::vector<TokenId>>());
-      EXPECT_EQ(tokenizer.decode(model["ids"][i].get<std::vector<TokenId>>(), false), model["decoded"][i]);
+      EXPECT_EQ(tokenizer.decode(model["ids"][i].get<std::vector<TokenId>>(), false), model["decoded"][i].get<std::string>());
     }
     v.tokens[3] = "[END]";
     EXPECT_THAT(error_of(v).what(), HasSubstr("no token [SEP]"));

@@ -10,8 +10,10 @@ they have gone.
 import argparse
 import asyncio
 import json
-import re
 import pathlib
+import re
+
+import load
 
 
 def rss_anon(pid):
@@ -19,14 +21,10 @@ def rss_anon(pid):
 
 
 async def open_stream(args):
-    body = json.dumps({"model": args.model, "prompt": [100 + i % 900 for i in range(32)], "stream": True,
-                       "ignore_eos": True, "max_tokens": 512}).encode()  # fmt: skip
+    body = {"model": args.model, "prompt": [100 + i % 900 for i in range(32)], "stream": True, "ignore_eos": True,
+            "max_tokens": 512}  # fmt: skip
     reader, writer = await asyncio.open_connection("127.0.0.1", args.port)
-    writer.write(
-        b"POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-        + f"Content-Length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
+    writer.write(load.completion_request(body))
     await writer.drain()
     return reader, writer
 

@@ -66,16 +66,22 @@ async def read_events(reader):
                     yield line[5:].strip()
 
 
-async def one_request(host, port, model, body):
-    """Seconds of the start, of each event with text, and the number of tokens."""
-    payload = json.dumps({**body, "model": model}).encode()
-    reader, writer = await asyncio.open_connection(host, port)
-    start = time.perf_counter()
-    writer.write(
+def completion_request(body):
+    """The bytes of a POST /v1/completions on a connection of its own."""
+    payload = json.dumps(body).encode()
+    return (
         b"POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nConnection: close\r\n"
         + f"Content-Length: {len(payload)}\r\n\r\n".encode()
         + payload
     )
+
+
+async def one_request(host, port, model, body):
+    """Seconds of the start, of each event with text, and the number of tokens."""
+    request = completion_request({**body, "model": model})
+    reader, writer = await asyncio.open_connection(host, port)
+    start = time.perf_counter()
+    writer.write(request)
     times, tokens = [], None
     async for data in read_events(reader):
         if data == b"[DONE]":

@@ -1,6 +1,7 @@
 #include "engine/async_engine.h"
 
-#include <chrono>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -116,10 +117,7 @@ void AsyncEngine::run() {
     dead_ = true;
   }
   if (engine_.dead()) dead_ = true;
-  for (Message& message : messages) {
-    if (message.request) message.on_output({.finish_reason = FinishReason::kError, .error = "the engine has ended"});
-  }
-  refuse_rest("the engine has ended");
+  refuse_rest(messages);
   publish();
   ended_.store(true, std::memory_order_release);
 }
@@ -147,23 +145,22 @@ void AsyncEngine::take(Message& message) {
     engine_.submit(std::move(*message.request), std::move(message.on_output));
     ++queued_inside_;
   } catch (const Error& error) {  // an id in use: the rest was checked
-    message.request.reset();
     --queued_;
     on_output({.finish_reason = FinishReason::kError, .error = error.what()});
   }
   message.request.reset();
 }
 
-// dead_ is set or a deadline is: nothing comes after these.
-void AsyncEngine::refuse_rest(const std::string& why) {
-  std::vector<Message> rest;
+// dead_ is set or a deadline is: nothing comes after |messages| and the inbox.
+void AsyncEngine::refuse_rest(std::vector<Message>& messages) {
   {
     const std::lock_guard lock(mutex_);
     if (!deadline_) deadline_ = engine_.now();
-    rest.swap(inbox_);
+    std::move(inbox_.begin(), inbox_.end(), std::back_inserter(messages));
+    inbox_.clear();
   }
-  for (Message& message : rest) {
-    if (message.request) message.on_output({.finish_reason = FinishReason::kError, .error = why});
+  for (Message& message : messages) {
+    if (message.request) message.on_output({.finish_reason = FinishReason::kError, .error = "the engine has ended"});
   }
 }
 

@@ -64,7 +64,7 @@ class AsyncEngine final : public EngineClient {
   void run();
   bool wait(std::vector<Message>& messages);
   void take(Message& message);
-  void refuse_rest(const std::string& why);
+  void refuse_rest(std::vector<Message>& messages);
   void publish();
   void write_fault();
 

@@ -16,18 +16,43 @@ void require_half(HostEmitter& e, const graph::Op& op) {
   }
 }
 
+// One step per norm: |out| = norm(|x|) * |weight|. A 16-bit result has kernels.
+template <typename Step>
+std::unique_ptr<Step> norm_step(HostEmitter& e, const HostView& weight, float eps, const HostView& out) {
+  auto step = std::make_unique<Step>();
+  if (is_16bit_float(out.dtype)) step->kernels = &e.rows(out.dtype);
+  step->eps = eps;
+  step->n = out.dims.back().extent;
+  step->weight = e.place(weight);
+  step->out = e.place(out);
+  return step;
+}
+
+template <typename Step>
+void emit_norm(HostEmitter& e, const HostView& x, const HostView& weight, float eps, const HostView& out) {
+  auto step = norm_step<Step>(e, weight, eps, out);
+  step->loop = e.loop({&out, &x});
+  step->x = e.place(x);
+  e.add(std::move(step));
+}
+
+// |sum| = |x| + |residual|, and its norm.
+template <typename Step>
+void emit_add_norm(HostEmitter& e, const HostView& x, const HostView& residual, const HostView& sum,
+                   const HostView& weight, float eps, const HostView& out) {
+  auto step = norm_step<Step>(e, weight, eps, out);
+  step->loop = e.loop({&out, &x, &residual, &sum});
+  step->x = e.place(x);
+  step->residual = e.place(residual);
+  step->sum = e.place(sum);
+  e.add(std::move(step));
+}
+
 // No 16-bit result to fold into.
 void emit_fp32_norm(HostEmitter& e, const graph::Op& op) {
   const HostView x = e.contiguous_rows(e.view(op.inputs[0])), weight = e.contiguous(e.view(op.inputs[1]));
   const HostView out = e.define(op.outputs[0]);
-  auto step = std::make_unique<device::Fp32RmsNormStep>();
-  step->eps = static_cast<float>(op.float_attr("eps"));
-  step->n = out.dims.back().extent;
-  step->loop = e.loop({&out, &x});
-  step->x = e.place(x);
-  step->weight = e.place(weight);
-  step->out = e.place(out);
-  e.add(std::move(step));
+  emit_norm<device::Fp32RmsNormStep>(e, x, weight, static_cast<float>(op.float_attr("eps")), out);
 }
 
 void lower_rms_norm(HostEmitter& e, const graph::Op& op) {
@@ -39,29 +64,11 @@ void lower_rms_norm(HostEmitter& e, const graph::Op& op) {
     const HostView residual = e.contiguous_rows(e.view(add->inputs[1]));
     const HostView sum = e.define(add->outputs[0]);
     const HostView out = e.define(op.outputs[0]);
-    auto step = std::make_unique<device::AddRmsNormStep>();
-    step->kernels = &e.rows(out.dtype);
-    step->eps = eps;
-    step->n = out.dims.back().extent;
-    step->loop = e.loop({&out, &x, &residual, &sum});
-    step->x = e.place(x);
-    step->residual = e.place(residual);
-    step->sum = e.place(sum);
-    step->weight = e.place(weight);
-    step->out = e.place(out);
-    return e.add(std::move(step));
+    return emit_add_norm<device::AddRmsNormStep>(e, x, residual, sum, weight, eps, out);
   }
   const HostView x = e.contiguous_rows(e.view(op.inputs[0]));
   const HostView out = e.define(op.outputs[0]);
-  auto step = std::make_unique<device::RmsNormStep>();
-  step->kernels = &e.rows(out.dtype);
-  step->eps = eps;
-  step->n = out.dims.back().extent;
-  step->loop = e.loop({&out, &x});
-  step->x = e.place(x);
-  step->weight = e.place(weight);
-  step->out = e.place(out);
-  e.add(std::move(step));
+  emit_norm<device::RmsNormStep>(e, x, weight, eps, out);
 }
 
 void lower_layer_norm(HostEmitter& e, const graph::Op& op) {
@@ -137,17 +144,7 @@ void emit_wide_add_norm(HostEmitter& e, const graph::Op& add, const graph::Op& c
   const HostView residual = e.contiguous_rows(e.view(add.inputs[1 - term]));
   const HostView sum = e.define(add.outputs[0]);
   const HostView out = e.define(convert.outputs[0]);
-  auto step = std::make_unique<device::WideAddRmsNormStep>();
-  step->kernels = &e.rows(half);
-  step->eps = eps;
-  step->n = out.dims.back().extent;
-  step->loop = e.loop({&out, &x, &residual, &sum});
-  step->x = e.place(x);
-  step->residual = e.place(residual);
-  step->sum = e.place(sum);
-  step->weight = e.place(weight);
-  step->out = e.place(out);
-  e.add(std::move(step));
+  emit_add_norm<device::WideAddRmsNormStep>(e, x, residual, sum, weight, eps, out);
 }
 
 }  // namespace
@@ -163,15 +160,7 @@ void emit_wide_norm(HostEmitter& e, const graph::Op& convert) {
   }
   const HostView x = e.contiguous_rows(e.view(norm.inputs[0]));
   const HostView out = e.define(convert.outputs[0]);
-  auto step = std::make_unique<device::WideRmsNormStep>();
-  step->kernels = &e.rows(out.dtype);
-  step->eps = eps;
-  step->n = out.dims.back().extent;
-  step->loop = e.loop({&out, &x});
-  step->x = e.place(x);
-  step->weight = e.place(weight);
-  step->out = e.place(out);
-  e.add(std::move(step));
+  emit_norm<device::WideRmsNormStep>(e, x, weight, eps, out);
 }
 
 void add_norm_lowerings(std::map<std::string_view, HostLowering>& table) {

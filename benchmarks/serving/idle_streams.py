@@ -4,7 +4,8 @@
 
 Each stream is one connection with one streamed completion; the server works on a few and the others wait, queued. The
 figure is the growth of RssAnon from before the connections to the moment when all have been accepted, and again after
-they have gone.
+they have gone. Run it twice on one server: the first time the growth is mostly the KV cache, whose pages become
+resident when they are first written; what is left the second time is the streams.
 """
 
 import argparse

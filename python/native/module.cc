@@ -1,14 +1,9 @@
 // The module spyre_inference._native: what Python sees. See python/spyre_inference/_native.pyi.
-#include <nanobind/nanobind.h>
-
-#include <nanobind/stl/string.h>
-
-#include <string>
-
-#include "base/build_id.h"
-
-namespace nb = nanobind;
+#include "python/native/bindings.h"
 
 NB_MODULE(_native, m) {
-  m.def("build_id", [] { return std::string(spyre::build_id()); });
+  spyre::python::bind_errors(m);
+  spyre::python::bind_settings(m);
+  spyre::python::bind_hosted_worker(m);
+  spyre::python::bind_engine(m);
 }

@@ -1,0 +1,9 @@
+#include "python/native/bindings.h"
+
+namespace spyre::python {
+
+void bind_errors(nanobind::module_& m) {
+  (void)m;
+}
+
+}  // namespace spyre::python

@@ -289,7 +289,7 @@ void finish(const AttendState& state, int64_t rows, int64_t head_dim, const Atte
 }
 
 template <typename Dot>
-AttentionKernels attention_table(const char* name, DotOrder order, CpuLevel level) {
+constexpr AttentionKernels attention_table(const char* name, DotOrder order, CpuLevel level) {
   using T = typename Dot::Element;
   return {name, T::kIsBf16 ? DType::kBF16 : DType::kF16, order, level, attend<Dot>, merge<T>, finish<T>};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 #include "base/error.h"
@@ -11,22 +12,18 @@ namespace spyre::kernels {
 namespace {
 
 #if defined(__x86_64__)
-constexpr int kTables = 12;
+constexpr const AttentionKernels* kSets[] = {kAttentionKernelsAvx512Bf16, kAttentionKernelsAvx512,
+                                             kAttentionKernelsAvx2, kAttentionKernelsPortable};
 #else
-constexpr int kTables = 3;
+constexpr const AttentionKernels* kSets[] = {kAttentionKernelsPortable};
 #endif
 
-const std::array<AttentionKernels, kTables>& tables() {
-  static const std::array<AttentionKernels, kTables> all = [] {
-    std::array<AttentionKernels, kTables> t{};
-    AttentionKernels* next = t.data();
-#if defined(__x86_64__)
-    attention_kernels_avx512_bf16(next);
-    attention_kernels_avx512(next + 3);
-    attention_kernels_avx2(next + 6);
-    next += 9;
-#endif
-    attention_kernels_portable(next);
+using Tables = std::array<AttentionKernels, 3 * std::size(kSets)>;
+
+const Tables& tables() {
+  static const Tables all = [] {
+    Tables t{};
+    for (size_t i = 0; i < std::size(kSets); ++i) std::copy_n(kSets[i], 3, &t[3 * i]);
     return t;
   }();
   return all;
@@ -41,7 +38,7 @@ void attend_reset(const AttendState& state, int64_t rows, int64_t head_dim) {
 }
 
 AttentionKernelList all_attention_kernels() {
-  return {tables().data(), tables().data() + kTables};
+  return {tables().data(), tables().data() + tables().size()};
 }
 
 const AttentionKernels& select_attention_kernels(const CpuFeatures& features, DType dtype, DotOrder order) {

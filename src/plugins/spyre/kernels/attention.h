@@ -104,10 +104,8 @@ struct AttentionKernelList {
 };
 AttentionKernelList all_attention_kernels();
 
-// --- one per instruction set: three tables, f16, bf16 pair and bf16 tile ---
-void attention_kernels_portable(AttentionKernels* tables);
-void attention_kernels_avx2(AttentionKernels* tables);
-void attention_kernels_avx512(AttentionKernels* tables);
-void attention_kernels_avx512_bf16(AttentionKernels* tables);
+// --- three per instruction set: f16, bf16 pair and bf16 tile. Constants: see kRowKernelsPortable in rows.h ---
+extern const AttentionKernels kAttentionKernelsPortable[3], kAttentionKernelsAvx2[3], kAttentionKernelsAvx512[3],
+    kAttentionKernelsAvx512Bf16[3];
 
 }  // namespace spyre::kernels

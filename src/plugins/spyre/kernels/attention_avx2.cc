@@ -7,11 +7,10 @@
 
 namespace spyre::kernels {
 
-void attention_kernels_avx2(AttentionKernels* tables) {
-  tables[0] = attention_table<SequentialDot>("attention_f16_avx2", DotOrder::kSequential, CpuLevel::kAvx2);
-  tables[1] = attention_table<PairDot>("attention_bf16_pair_avx2", DotOrder::kPair, CpuLevel::kAvx2);
-  tables[2] = attention_table<TileDot>("attention_bf16_tile_avx2", DotOrder::kTile, CpuLevel::kAvx2);
-}
+constinit const AttentionKernels kAttentionKernelsAvx2[3] = {
+    attention_table<SequentialDot>("attention_f16_avx2", DotOrder::kSequential, CpuLevel::kAvx2),
+    attention_table<PairDot>("attention_bf16_pair_avx2", DotOrder::kPair, CpuLevel::kAvx2),
+    attention_table<TileDot>("attention_bf16_tile_avx2", DotOrder::kTile, CpuLevel::kAvx2)};
 
 }  // namespace spyre::kernels
 #endif

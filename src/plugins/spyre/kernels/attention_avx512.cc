@@ -7,11 +7,10 @@
 
 namespace spyre::kernels {
 
-void attention_kernels_avx512(AttentionKernels* tables) {
-  tables[0] = attention_table<SequentialDot>("attention_f16_avx512", DotOrder::kSequential, CpuLevel::kAvx512);
-  tables[1] = attention_table<PairDot>("attention_bf16_pair_avx512", DotOrder::kPair, CpuLevel::kAvx512);
-  tables[2] = attention_table<TileDot>("attention_bf16_tile_avx512", DotOrder::kTile, CpuLevel::kAvx512);
-}
+constinit const AttentionKernels kAttentionKernelsAvx512[3] = {
+    attention_table<SequentialDot>("attention_f16_avx512", DotOrder::kSequential, CpuLevel::kAvx512),
+    attention_table<PairDot>("attention_bf16_pair_avx512", DotOrder::kPair, CpuLevel::kAvx512),
+    attention_table<TileDot>("attention_bf16_tile_avx512", DotOrder::kTile, CpuLevel::kAvx512)};
 
 }  // namespace spyre::kernels
 #endif

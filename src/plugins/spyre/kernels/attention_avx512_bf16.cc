@@ -72,12 +72,10 @@ struct NativePairDot {
 
 }  // namespace
 
-void attention_kernels_avx512_bf16(AttentionKernels* tables) {
-  constexpr CpuLevel kLevel = CpuLevel::kAvx512Bf16;
-  tables[0] = attention_table<SequentialDot>("attention_f16_avx512_bf16", DotOrder::kSequential, kLevel);
-  tables[1] = attention_table<NativePairDot>("attention_bf16_pair_avx512_bf16", DotOrder::kPair, kLevel);
-  tables[2] = attention_table<TileDot>("attention_bf16_tile_avx512_bf16", DotOrder::kTile, kLevel);
-}
+constinit const AttentionKernels kAttentionKernelsAvx512Bf16[3] = {
+    attention_table<SequentialDot>("attention_f16_avx512_bf16", DotOrder::kSequential, CpuLevel::kAvx512Bf16),
+    attention_table<NativePairDot>("attention_bf16_pair_avx512_bf16", DotOrder::kPair, CpuLevel::kAvx512Bf16),
+    attention_table<TileDot>("attention_bf16_tile_avx512_bf16", DotOrder::kTile, CpuLevel::kAvx512Bf16)};
 
 }  // namespace spyre::kernels
 #endif

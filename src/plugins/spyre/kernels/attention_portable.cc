@@ -6,10 +6,9 @@
 
 namespace spyre::kernels {
 
-void attention_kernels_portable(AttentionKernels* tables) {
-  tables[0] = attention_table<SequentialDot>("attention_f16_portable", DotOrder::kSequential, CpuLevel::kPortable);
-  tables[1] = attention_table<PairDot>("attention_bf16_pair_portable", DotOrder::kPair, CpuLevel::kPortable);
-  tables[2] = attention_table<TileDot>("attention_bf16_tile_portable", DotOrder::kTile, CpuLevel::kPortable);
-}
+constinit const AttentionKernels kAttentionKernelsPortable[3] = {
+    attention_table<SequentialDot>("attention_f16_portable", DotOrder::kSequential, CpuLevel::kPortable),
+    attention_table<PairDot>("attention_bf16_pair_portable", DotOrder::kPair, CpuLevel::kPortable),
+    attention_table<TileDot>("attention_bf16_tile_portable", DotOrder::kTile, CpuLevel::kPortable)};
 
 }  // namespace spyre::kernels

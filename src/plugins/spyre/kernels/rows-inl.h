@@ -298,25 +298,25 @@ bool all_finite(const uint16_t* x, int64_t n) {
 }
 
 template <typename T>
-void fill_table(RowKernels& table, CpuLevel level, const char* name) {
-  table = RowKernels{name,
-                     T::kIsBf16 ? DType::kBF16 : DType::kF16,
-                     level,
-                     unary<T>,
-                     binary<T>,
-                     binary_scalar<T>,
-                     activate_mul<T>,
-                     rms_norm<T>,
-                     add_rms_norm<T>,
-                     rms_norm_wide<T>,
-                     add_rms_norm_wide<T>,
-                     layer_norm<T>,
-                     softmax<T>,
-                     reduce<T>,
-                     rotate_half<T>,
-                     to_f32<T>,
-                     from_f32<T>,
-                     all_finite<T>};
+constexpr RowKernels row_table(const char* name, CpuLevel level) {
+  return {name,
+          T::kIsBf16 ? DType::kBF16 : DType::kF16,
+          level,
+          unary<T>,
+          binary<T>,
+          binary_scalar<T>,
+          activate_mul<T>,
+          rms_norm<T>,
+          add_rms_norm<T>,
+          rms_norm_wide<T>,
+          add_rms_norm_wide<T>,
+          layer_norm<T>,
+          softmax<T>,
+          reduce<T>,
+          rotate_half<T>,
+          to_f32<T>,
+          from_f32<T>,
+          all_finite<T>};
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "plugins/spyre/kernels/rows.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -9,25 +11,17 @@ namespace spyre::kernels {
 namespace {
 
 #if defined(__x86_64__)
-constexpr int kTables = 8;
+constexpr const RowKernels* kSets[] = {kRowKernelsAvx512Bf16, kRowKernelsAvx512, kRowKernelsAvx2, kRowKernelsPortable};
 #else
-constexpr int kTables = 2;
+constexpr const RowKernels* kSets[] = {kRowKernelsPortable};
 #endif
 
-const std::array<RowKernels, kTables>& tables() {
-  static const std::array<RowKernels, kTables> all = [] {
-    std::array<RowKernels, kTables> t{};
-    int i = 0;
-    const auto add = [&](void (*fill)(RowKernels&, RowKernels&)) {
-      fill(t[i], t[i + 1]);
-      i += 2;
-    };
-#if defined(__x86_64__)
-    add(row_kernels_avx512_bf16);
-    add(row_kernels_avx512);
-    add(row_kernels_avx2);
-#endif
-    add(row_kernels_portable);
+using Tables = std::array<RowKernels, 2 * std::size(kSets)>;
+
+const Tables& tables() {
+  static const Tables all = [] {
+    Tables t{};
+    for (size_t i = 0; i < std::size(kSets); ++i) std::copy_n(kSets[i], 2, &t[2 * i]);
     return t;
   }();
   return all;
@@ -52,7 +46,7 @@ bool level_runs_on(CpuLevel level, const CpuFeatures& features) {
 }
 
 RowKernelList all_row_kernels() {
-  return {tables().data(), tables().data() + kTables};
+  return {tables().data(), tables().data() + tables().size()};
 }
 
 const RowKernels& select_row_kernels(const CpuFeatures& features, DType dtype) {

@@ -96,10 +96,9 @@ bool level_runs_on(CpuLevel level, const CpuFeatures& features);
 // Gathers row `index` of a [rows, n] table of 16-bit words (an embedding). No arithmetic, so one form for all dtypes.
 void copy_row(const uint16_t* table, int64_t index, int64_t n, uint16_t* y);
 
-// --- one per instruction set: fills in f16 and bf16 ---
-void row_kernels_portable(RowKernels& f16, RowKernels& bf16);
-void row_kernels_avx2(RowKernels& f16, RowKernels& bf16);
-void row_kernels_avx512(RowKernels& f16, RowKernels& bf16);
-void row_kernels_avx512_bf16(RowKernels& f16, RowKernels& bf16);
+// --- two per instruction set, f16 and bf16 ---
+// Constants, not functions that give them: a machine that lacks an instruction set may read its tables, and must not
+// run a single instruction of its file.
+extern const RowKernels kRowKernelsPortable[2], kRowKernelsAvx2[2], kRowKernelsAvx512[2], kRowKernelsAvx512Bf16[2];
 
 }  // namespace spyre::kernels

@@ -5,10 +5,8 @@
 
 namespace spyre::kernels {
 
-void row_kernels_avx2(RowKernels& f16, RowKernels& bf16) {
-  fill_table<F16>(f16, CpuLevel::kAvx2, "f16_avx2");
-  fill_table<Bf16>(bf16, CpuLevel::kAvx2, "bf16_avx2");
-}
+constinit const RowKernels kRowKernelsAvx2[2] = {row_table<F16>("f16_avx2", CpuLevel::kAvx2),
+                                                 row_table<Bf16>("bf16_avx2", CpuLevel::kAvx2)};
 
 }  // namespace spyre::kernels
 #endif

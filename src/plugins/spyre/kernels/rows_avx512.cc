@@ -5,10 +5,8 @@
 
 namespace spyre::kernels {
 
-void row_kernels_avx512(RowKernels& f16, RowKernels& bf16) {
-  fill_table<F16>(f16, CpuLevel::kAvx512, "f16_avx512");
-  fill_table<Bf16>(bf16, CpuLevel::kAvx512, "bf16_avx512");
-}
+constinit const RowKernels kRowKernelsAvx512[2] = {row_table<F16>("f16_avx512", CpuLevel::kAvx512),
+                                                   row_table<Bf16>("bf16_avx512", CpuLevel::kAvx512)};
 
 }  // namespace spyre::kernels
 #endif

@@ -5,10 +5,8 @@
 
 namespace spyre::kernels {
 
-void row_kernels_avx512_bf16(RowKernels& f16, RowKernels& bf16) {
-  fill_table<F16>(f16, CpuLevel::kAvx512Bf16, "f16_avx512_bf16");
-  fill_table<Bf16>(bf16, CpuLevel::kAvx512Bf16, "bf16_avx512_bf16");
-}
+constinit const RowKernels kRowKernelsAvx512Bf16[2] = {row_table<F16>("f16_avx512_bf16", CpuLevel::kAvx512Bf16),
+                                                       row_table<Bf16>("bf16_avx512_bf16", CpuLevel::kAvx512Bf16)};
 
 }  // namespace spyre::kernels
 #endif

@@ -4,9 +4,7 @@
 
 namespace spyre::kernels {
 
-void row_kernels_portable(RowKernels& f16, RowKernels& bf16) {
-  fill_table<F16>(f16, CpuLevel::kPortable, "f16_portable");
-  fill_table<Bf16>(bf16, CpuLevel::kPortable, "bf16_portable");
-}
+constinit const RowKernels kRowKernelsPortable[2] = {row_table<F16>("f16_portable", CpuLevel::kPortable),
+                                                     row_table<Bf16>("bf16_portable", CpuLevel::kPortable)};
 
 }  // namespace spyre::kernels

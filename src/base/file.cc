@@ -1,7 +1,6 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,52 +49,47 @@ bool is_inside(const fs::path& root, const fs::path& target) {
 
 }  // namespace
 
-MappedFile MappedFile::open(const fs::path& path) {
+InputFile InputFile::open(const fs::path& path) {
   Descriptor descriptor;
-  const size_t size = open_regular(path, descriptor);
-  MappedFile file;
+  InputFile file;
+  file.size_ = open_regular(path, descriptor);
   file.path_ = path;
-  if (size == 0) return file;
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
-  if (address == MAP_FAILED)
-    throw_error(ErrorCode::kResourceExhausted, "cannot map '{}' ({} bytes): {}", path.string(), size,
-                std::generic_category().message(errno));
-  file.data_ = static_cast<const std::byte*>(address);
-  file.size_ = size;
+  file.descriptor_ = std::exchange(descriptor.fd, -1);
   return file;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept {
+InputFile::InputFile(InputFile&& other) noexcept {
   *this = std::move(other);
 }
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
+  std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
   return *this;
 }
 
-MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void MappedFile::will_need(size_t offset, size_t length) const {
-  if (offset >= size_) return;
-  static const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = offset / page * page;  // outwards: reading a little more does no harm
-  const size_t end = offset + std::min(length, size_ - offset);
-  ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
+void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw_error(ErrorCode::kUnavailable, "cannot read {} bytes at {} of '{}': {}", out.size(), offset, path_.string(),
+                  std::generic_category().message(errno));
+    if (got == 0)
+      throw_error(ErrorCode::kCorruptData,
+                  "'{}' has become shorter while it was read: it had {} bytes, now {} of the {} at {} are there",
+                  path_.string(), size_, done, out.size(), offset);
+    done += static_cast<size_t>(got);
+  }
 }
 
-void MappedFile::done_with(size_t offset, size_t length) const {
-  if (offset >= size_) return;
-  static const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  // Inwards: a page shared with a neighbour may still be in use. The file's last page is shared with nobody.
-  const size_t begin = (offset + page - 1) / page * page;
-  size_t end = offset + std::min(length, size_ - offset);
-  if (end != size_) end = end / page * page;
-  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+void InputFile::will_need(uint64_t offset, uint64_t length) const {
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
 }
 
 std::string read_file(const fs::path& path, size_t max_bytes) {

@@ -1,10 +1,11 @@
-// Files: read-only mappings, bounded whole-file reads, and the check that a name found in a file stays in its folder.
+// Files: reads at any place, bounded whole-file reads, and the check that a name found in a file stays in its folder.
 //
 // All three refuse what is not a regular file (a folder, a pipe, a device) with kInvalidArgument and name the path; a
-// missing file is kNotFound.
+// missing file is kNotFound. Nothing is mapped: what another process does to a file is an error here, never a signal.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -14,33 +15,33 @@
 
 namespace spyre {
 
-// A whole file mapped read-only and private. Movable, not copyable; the mapping lives as long as the object and may be
-// read from any number of threads. An empty file maps to an empty span.
+// A regular file, open for reading. Movable, not copyable; it may be read from any number of threads at once.
 //
-// Another process that truncates the file while it is mapped makes later reads fault (SIGBUS): model files are replaced
-// by renaming, never written in place.
-class SPYRE_API MappedFile {
+// It stays the file that was opened when another one takes its name. One that is written in place meanwhile gives its
+// new bytes, and one that is cut short an error.
+class SPYRE_API InputFile {
  public:
-  static MappedFile open(const std::filesystem::path& path);
+  static InputFile open(const std::filesystem::path& path);
 
-  MappedFile() = default;
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
+  InputFile() = default;  // no file: size 0
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
 
   const std::filesystem::path& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  size_t size() const { return size_; }
+  uint64_t size() const { return size_; }  // when it was opened
 
-  // Hints to the kernel about [offset, offset + length), clamped to the file; never an error.
-  // will_need: start reading ahead. done_with: the pages may leave this process (they stay in the page cache).
-  void will_need(size_t offset, size_t length) const;
-  void done_with(size_t offset, size_t length) const;
+  // Bytes [offset, offset + out.size()). Throws Error: kCorruptData when the file does not have them all,
+  // kUnavailable when the system cannot read them; both name the path.
+  void read(uint64_t offset, std::span<std::byte> out) const;
+
+  // A hint to start reading ahead; never an error.
+  void will_need(uint64_t offset, uint64_t length) const;
 
  private:
   std::filesystem::path path_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
 };
 
 // The whole file as bytes. A file longer than `max_bytes` is refused (kResourceExhausted, with both numbers) before any

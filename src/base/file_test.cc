@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <span>
 
 #include "base/error.h"
 
@@ -45,32 +46,57 @@ class FileTest : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(FileTest, MapsReadsAndMoves) {
-  MappedFile file = MappedFile::open(root_ / "model" / "a.bin");
+std::string bytes_at(const InputFile& file, uint64_t offset, size_t count) {
+  std::string text(count, '?');
+  file.read(offset, std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
+}
+
+TEST_F(FileTest, OpensReadsAndMoves) {
+  InputFile file = InputFile::open(root_ / "model" / "a.bin");
   ASSERT_EQ(file.size(), 3u);
-  EXPECT_EQ(static_cast<char>(file.bytes()[2]), 'c');
-  file.will_need(0, ~size_t{0});
-  file.done_with(0, ~size_t{0});
+  EXPECT_EQ(bytes_at(file, 1, 2), "bc");
+  EXPECT_EQ(bytes_at(file, 3, 0), "");
+  file.will_need(0, 3);
   file.will_need(99, 1);
-  file.done_with(99, 1);
-  const MappedFile moved = std::move(file);
-  EXPECT_EQ(static_cast<char>(moved.bytes()[0]), 'a');
+  const InputFile moved = std::move(file);
+  EXPECT_EQ(bytes_at(moved, 0, 1), "a");
   EXPECT_EQ(read_file(root_ / "model" / "a.bin", 3), "abc");
 }
 
-TEST_F(FileTest, AnEmptyFileIsAnEmptySpan) {
+TEST_F(FileTest, AnEmptyFileHasNothingToRead) {
   write(root_ / "empty", "");
-  EXPECT_TRUE(MappedFile::open(root_ / "empty").bytes().empty());
+  const InputFile file = InputFile::open(root_ / "empty");
+  EXPECT_EQ(file.size(), 0u);
+  refusal([&] { bytes_at(file, 0, 1); }, ErrorCode::kCorruptData);
   EXPECT_EQ(read_file(root_ / "empty", 0), "");
 }
 
+TEST_F(FileTest, AFileThatIsCutWhileItIsOpenIsAnErrorAndOneThatIsReplacedStays) {
+  const fs::path path = root_ / "model" / "a.bin";
+  write(path, std::string(10000, 'x'));
+  const InputFile file = InputFile::open(path);
+  write(root_ / "model" / "new.bin", "other");
+  fs::rename(root_ / "model" / "new.bin", path);
+  EXPECT_EQ(bytes_at(file, 9000, 1000), std::string(1000, 'x'));
+
+  write(root_ / "cut", std::string(10000, 'x'));
+  const InputFile cut = InputFile::open(root_ / "cut");
+  fs::resize_file(root_ / "cut", 5000);
+  EXPECT_EQ(bytes_at(cut, 0, 5000).size(), 5000u);
+  const std::string message = refusal([&] { bytes_at(cut, 4000, 2000); }, ErrorCode::kCorruptData);
+  EXPECT_THAT(message, HasSubstr("cut' has become shorter"));
+  EXPECT_THAT(message, HasSubstr("10000 bytes, now 1000 of the 2000 at 4000"));
+  refusal([&] { bytes_at(cut, 9000, 1); }, ErrorCode::kCorruptData);
+}
+
 TEST_F(FileTest, NamesWhatIsNoRegularFile) {
-  EXPECT_THAT(refusal([&] { MappedFile::open(root_ / "nope"); }, ErrorCode::kNotFound), HasSubstr("nope"));
-  EXPECT_THAT(refusal([&] { MappedFile::open(root_ / "model"); }, ErrorCode::kInvalidArgument), HasSubstr("a folder"));
+  EXPECT_THAT(refusal([&] { InputFile::open(root_ / "nope"); }, ErrorCode::kNotFound), HasSubstr("nope"));
+  EXPECT_THAT(refusal([&] { InputFile::open(root_ / "model"); }, ErrorCode::kInvalidArgument), HasSubstr("a folder"));
   EXPECT_THAT(refusal([&] { read_file("/dev/zero", 10); }, ErrorCode::kInvalidArgument), HasSubstr("device"));
   const fs::path pipe = root_ / "pipe";  // must not hang
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  refusal([&] { MappedFile::open(pipe); }, ErrorCode::kInvalidArgument);
+  refusal([&] { InputFile::open(pipe); }, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(FileTest, ReadFileKeepsItsBound) {

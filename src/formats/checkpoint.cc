@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/byte_source.h"
 #include "formats/bytes.h"
 #include "formats/dequantize.h"
 #include "formats/gguf.h"
@@ -25,18 +26,18 @@ namespace fs = std::filesystem;
 
 // Both formats come down to this: contiguous elements, in blocks of a known size.
 struct Checkpoint::Source {
-  const MappedFile* file = nullptr;
-  const std::byte* data = nullptr;
-  uint64_t offset = 0;  // of data in file, for hints
-  uint32_t type = 0;    // a GGUF type number; safetensors dtypes have one too, but for U8 and BOOL, which have I8's
-  uint32_t block = 1;   // elements
+  const ByteSource* bytes = nullptr;
+  uint64_t offset = 0;
+  uint32_t type = 0;   // a GGUF type number; safetensors dtypes have one too, but for U8 and BOOL, which have I8's
+  uint32_t block = 1;  // elements
   uint32_t block_bytes = 0;
   int64_t head_rows = 0;  // rows per rotary head where Q/K rows are interleaved; 0: rows are in order
 };
 
 namespace {
 
-constexpr uint64_t kChunk = 4096;  // elements; a multiple of every block size, 16 KiB as fp32
+constexpr uint64_t kChunk = 4096;          // elements; a multiple of every block size, 16 KiB as fp32
+constexpr uint64_t kMostElementBytes = 8;  // fp64
 constexpr uint32_t kF64 = 28;
 
 bool is_readable_float(DType dtype) {
@@ -85,11 +86,6 @@ float round_to_odd(double value) {
   if (static_cast<double>(near) == value) return near;
   if (std::abs(static_cast<double>(near)) > std::abs(value)) near = std::nextafter(near, 0.0f);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(near) | 1u);
-}
-
-// For a big-endian host; 16-bit floats and f32 go through widen and narrow there.
-void copy_swapped(const std::byte* data, uint64_t n, uint64_t size, std::byte* out) {
-  for (uint64_t i = 0; i < n; ++i) std::reverse_copy(data + i * size, data + (i + 1) * size, out + i * size);
 }
 
 void widen(uint32_t type, const std::byte* data, uint64_t n, DType target, float* out) {
@@ -188,8 +184,7 @@ void Checkpoint::add_shards(const fs::path& path) {
 
 void Checkpoint::add_tensor(const SafetensorsFile& file, const SafetensorsTensor& t) {
   tensors_.push_back({t.name, t.shape, storage_name(t.dtype), t.dtype, t.bytes});
-  sources_.push_back({.file = file.file(),
-                      .data = file.data(t).data(),
+  sources_.push_back({.bytes = &file.bytes(),
                       .offset = t.offset,
                       .type = ggml_number(t.dtype),
                       .block_bytes = static_cast<uint32_t>(size_of(t.dtype))});
@@ -211,12 +206,8 @@ void Checkpoint::add_gguf(std::unique_ptr<GgufFile> file) {
     if (translated->name.empty()) continue;
     TensorInfo info{translated->name, {}, type.name, element_dtype(t.type), t.bytes};
     for (uint32_t d = t.rank; d-- > 0;) info.shape.push_back(static_cast<int64_t>(t.dims[d]));
-    Source source{.file = gguf_->file(),
-                  .data = gguf_->data(t).data(),
-                  .offset = t.offset,
-                  .type = t.type,
-                  .block = type.block,
-                  .block_bytes = type.bytes};
+    Source source{
+        .bytes = &gguf_->bytes(), .offset = t.offset, .type = t.type, .block = type.block, .block_bytes = type.bytes};
     if (translated->order != RowOrder::kPlain) {
       const int64_t heads =
           translated->order == RowOrder::kQueryHeads ? config_.num_attention_heads : config_.num_key_value_heads;
@@ -270,17 +261,28 @@ void Checkpoint::read(const TensorInfo& tensor, DType target, std::span<std::byt
 
 // Elements [first, first + count) of the file's order. `first` may lie inside a block.
 void Checkpoint::read_range(const Source& source, uint64_t first, uint64_t count, DType target, std::byte* out) {
+  std::array<std::byte, kChunk * kMostElementBytes> stored;
   std::array<float, kChunk> chunk;
   const size_t width = size_of(target);
   while (count > 0) {
     const uint64_t skip = first % source.block;  // decoded, and thrown away
     const uint64_t take = std::min(count, kChunk - skip);
-    const uint64_t decode = (skip + take + source.block - 1) / source.block * source.block;
-    widen(source.type, source.data + (first / source.block) * source.block_bytes, decode, target, chunk.data());
+    const uint64_t blocks = (skip + take + source.block - 1) / source.block;
+    source.bytes->read(source.offset + first / source.block * source.block_bytes,
+                       std::span(stored).first(blocks * source.block_bytes));
+    widen(source.type, stored.data(), blocks * source.block, target, chunk.data());
     narrow(chunk.data() + skip, take, target, out);
     first += take;
     count -= take;
     out += take * width;
+  }
+}
+
+// Elements as they are stored, in this machine's byte order.
+void Checkpoint::read_as_stored(const Source& source, uint64_t first, uint64_t count, size_t size, std::byte* out) {
+  source.bytes->read(source.offset + first * size, {out, count * size});
+  if constexpr (std::endian::native == std::endian::big) {
+    for (uint64_t i = 0; i < count; ++i) std::reverse(out + i * size, out + (i + 1) * size);
   }
 }
 
@@ -305,27 +307,25 @@ void Checkpoint::read_rows(const TensorInfo& tensor, int64_t first_row, int64_t 
   if (head) begin = begin / head * head, end = (end + head - 1) / head * head;
   const uint64_t from = begin * width / source.block * source.block_bytes;
   const uint64_t to = (end * width + source.block - 1) / source.block * source.block_bytes;
-  if (source.file) source.file->will_need(source.offset + from, to - from);
+  source.bytes->will_need(source.offset + from, to - from);
 
   const auto copy = [&](uint64_t row, uint64_t n, std::byte* to_address) {
-    if (as_stored && std::endian::native == std::endian::little) {
-      std::memcpy(to_address, source.data + row * width * size, n * width * size);
-    } else if (as_stored && !is_readable_float(target)) {
-      copy_swapped(source.data + row * width * size, n * width, size, to_address);
+    if (as_stored) {
+      read_as_stored(source, row * width, n * width, size, to_address);
     } else {
       read_range(source, row * width, n * width, target, to_address);
     }
   };
-  if (!head) {
-    copy(begin, end - begin, out.data());
-  } else {
+  try {
+    if (!head) return copy(begin, end - begin, out.data());
     for (int64_t i = 0; i < rows; ++i) {
       const uint64_t row = static_cast<uint64_t>(first_row + i), in_head = row % head;
       const uint64_t half = in_head / (head / 2), pair = in_head % (head / 2);
       copy(row - in_head + 2 * pair + half, 1, out.data() + static_cast<uint64_t>(i) * width * size);
     }
+  } catch (const Error& error) {
+    throw_error(error.code(), "tensor '{}': {}", printable(tensor.name), error.what());
   }
-  if (source.file) source.file->done_with(source.offset + from, to - from);
 }
 
 }  // namespace spyre::formats

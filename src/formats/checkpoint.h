@@ -9,7 +9,8 @@
 //   row h * D + c * D/2 + i of the result is row h * D + 2 i + c of the file, for head h, half c, i < D/2.
 //
 // A Checkpoint does not change after opening; reads are const and may run on any number of threads, each with its own
-// output. A read takes a 16 KiB buffer beside the output, and its pages of the mapping are given back when it is done.
+// output. A read takes 48 KiB of stack beside the output. A file that was cut short since it was opened is an error of
+// the read that misses its bytes (kCorruptData).
 #pragma once
 
 #include <cstddef>
@@ -83,6 +84,7 @@ class SPYRE_API Checkpoint {
   void finish();
   const Source& source_of(const TensorInfo& tensor) const;
   static void read_range(const Source& source, uint64_t first, uint64_t count, DType target, std::byte* out);
+  static void read_as_stored(const Source& source, uint64_t first, uint64_t count, size_t size, std::byte* out);
 
   std::filesystem::path path_, folder_;
   ModelConfig config_;

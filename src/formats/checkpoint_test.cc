@@ -245,6 +245,38 @@ TEST_F(BrokenCheckpoint, ShardsStayInTheFolder) {
   EXPECT_THAT(refusal(root_, ErrorCode::kCorruptData), HasSubstr("outside the folder"));
 }
 
+// Another process cuts a file while it is open: what is left of it can be read, what is gone is an error of that read.
+TEST_F(BrokenCheckpoint, AFileThatIsCutWhileItIsOpenIsAnError) {
+  for (const char* fixture : {"tiny_llama", "tiny_llama.gguf"}) {
+    copy(fixture);
+    const std::string file = fs::is_directory(data_path(fixture)) ? "model.safetensors" : "model.gguf";
+    const auto checkpoint = Checkpoint::open(file == "model.gguf" ? root_ / file : root_);
+    std::vector<std::vector<uint16_t>> before;
+    for (const TensorInfo& t : checkpoint->tensors()) before.push_back(read_as<uint16_t>(*checkpoint, t, DType::kF16));
+    fs::resize_file(root_ / file, fs::file_size(root_ / file) / 2);
+    int read = 0, missed = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const TensorInfo& tensor = checkpoint->tensors()[i];
+      try {
+        EXPECT_EQ(read_as<uint16_t>(*checkpoint, tensor, DType::kF16), before[i]) << tensor.name;
+        ++read;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+        EXPECT_THAT(error.what(), HasSubstr("tensor '" + tensor.name + "': "));
+        testing::expect_fit_to_show(error.what(), file + "' has become shorter while it was read");
+        ++missed;
+      }
+    }
+    EXPECT_GT(read, 0) << fixture;
+    EXPECT_GT(missed, 0) << fixture;
+    if (checkpoint->gguf() != nullptr) {
+      EXPECT_EQ(checkpoint->gguf()->get_string("general.architecture"), "llama");
+    }
+    fs::remove_all(root_);
+    fs::create_directory(root_);
+  }
+}
+
 TEST_F(BrokenCheckpoint, GgufTensorsMustBelongToTheModel) {
   copy("tiny_llama.gguf");
   const std::string good = read("model.gguf");

@@ -22,6 +22,8 @@ constexpr uint64_t kMaxKeyBytes = 65535;  // the format's own limit
 constexpr uint64_t kMaxNameBytes = 64;    // likewise
 constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr int kMaxArrayDepth = 4;
+constexpr uint64_t kMaxHeadBytes = 1 << 30;
+constexpr uint64_t kFirstHeadBytes = 1 << 20;  // SmolLM2's head takes 1.8 MB, a vocabulary of 256k about 15
 
 constexpr uint32_t kTypeCount = 13;
 
@@ -54,7 +56,7 @@ bool is_integer(GgufType type) {
   return size_of(type) != 0 && type != GgufType::kF32 && type != GgufType::kF64 && type != GgufType::kBool;
 }
 
-int64_t load_int(GgufType type, const std::byte* p, std::string_view key) {
+int64_t load_int(GgufType type, const std::byte* p, const std::string& file, std::string_view key) {
   switch (type) {
     case GgufType::kU8:
       return load_le<uint8_t>(p);
@@ -75,35 +77,41 @@ int64_t load_int(GgufType type, const std::byte* p, std::string_view key) {
     case GgufType::kU64: {
       const auto value = load_le<uint64_t>(p);
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-        throw_error(ErrorCode::kCorruptData, "key '{}': {} is past 2^63 - 1", printable(key), value);
+        throw_error(ErrorCode::kCorruptData, "{}: key '{}': {} is past 2^63 - 1", file, printable(key), value);
       return static_cast<int64_t>(value);
     }
     default:
-      throw_error(ErrorCode::kCorruptData, "key '{}' is {}, not an integer", printable(key), to_string(type));
+      throw_error(ErrorCode::kCorruptData, "{}: key '{}' is {}, not an integer", file, printable(key), to_string(type));
   }
 }
 
-double load_float(GgufType type, const std::byte* p, std::string_view key) {
+double load_float(GgufType type, const std::byte* p, const std::string& file, std::string_view key) {
   if (type == GgufType::kF32) return load_le<float>(p);
   if (type == GgufType::kF64) return load_le<double>(p);
   if (type == GgufType::kU64) return static_cast<double>(load_le<uint64_t>(p));
   if (!is_integer(type))
-    throw_error(ErrorCode::kCorruptData, "key '{}' is {}, not a number", printable(key), to_string(type));
-  return static_cast<double>(load_int(type, p, key));
+    throw_error(ErrorCode::kCorruptData, "{}: key '{}' is {}, not a number", file, printable(key), to_string(type));
+  return static_cast<double>(load_int(type, p, file, key));
 }
 
-// Reads forward; every step is checked against the end. Errors name the file and what was being read.
+// The head of the file goes on behind what was read of it.
+struct HeadIsLonger {};
+
+// Reads forward; every step is checked against the end of the file, and of what was read of it. Errors name the file
+// and what was being read.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+  Cursor(std::span<const std::byte> head, uint64_t size, const std::string& file)
+      : bytes_(head), size_(size), file_(file) {}
 
   uint64_t position() const { return position_; }
-  uint64_t remaining() const { return bytes_.size() - position_; }
+  uint64_t remaining() const { return size_ - position_; }
 
   void need(uint64_t n, std::string_view what) const {
     if (n > remaining())
       throw_error(ErrorCode::kCorruptData, "{}: {} needs {} bytes at {}, past the end {} of the file", file_,
-                  printable(what), n, position_, bytes_.size());
+                  printable(what), n, position_, size_);
+    if (n > bytes_.size() - position_) throw HeadIsLonger();
   }
   void skip(uint64_t n, std::string_view what) {
     need(n, what);
@@ -129,6 +137,7 @@ class Cursor {
 
  private:
   std::span<const std::byte> bytes_;
+  uint64_t size_;
   const std::string& file_;
   uint64_t position_ = 0;
 };
@@ -145,7 +154,7 @@ struct GgufParser {
   GgufFile& file;
   Cursor in;
 
-  explicit GgufParser(GgufFile& f) : file(f), in(f.bytes_, f.name_) {}
+  explicit GgufParser(GgufFile& f) : file(f), in(f.head_, f.bytes_.size(), f.name_) {}
 
   template <typename... Args>
   [[noreturn]] void corrupt(fmt::format_string<Args...> format, Args&&... args) const {
@@ -167,7 +176,7 @@ struct GgufParser {
 
   // Magic, version, counts. A count is believed only as far as the file has room for that many.
   std::pair<uint64_t, uint64_t> header() {
-    if (in.remaining() < 4 || std::memcmp(file.bytes_.data(), "GGUF", 4) != 0)
+    if (in.remaining() < 4 || std::memcmp(file.head_.data(), "GGUF", 4) != 0)
       corrupt("not a GGUF file (no 'GGUF' at its start)");
     in.skip(4, "magic");
     file.version_ = in.number<uint32_t>("version");
@@ -217,6 +226,7 @@ struct GgufParser {
   // Walks over an array, checking it; the outermost one gets its table of strings.
   GgufArray array(std::string_view key, int depth) {
     GgufArray out;
+    out.file_ = &file.name_;
     out.key_ = key;
     out.type_ = type(key);
     const auto count = in.number<uint64_t>(key);
@@ -225,12 +235,13 @@ struct GgufParser {
     if (count > in.remaining() / least)
       corrupt("key '{}': an array of {} x {} at {} is past the end {} of the file", printable(key), count,
               to_string(out.type_), in.position(), file.bytes_.size());
+    in.need(count * least, key);
     out.size_ = count;
     if (scalar) {
-      out.data_ = file.bytes_.data() + in.position();
+      out.data_ = file.head_.data() + in.position();
       in.skip(count * scalar, key);
     } else if (out.type_ == GgufType::kString) {
-      out.data_ = file.bytes_.data();
+      out.data_ = file.head_.data();
       std::vector<uint64_t> offsets;
       if (depth == 1) offsets.reserve(count);
       for (uint64_t i = 0; i < count; ++i) {
@@ -252,7 +263,7 @@ struct GgufParser {
     const GgufKey* entry = file.find_key("general.alignment");
     if (!entry) return;
     if (entry->type != GgufType::kU32) corrupt("key 'general.alignment' is {}, not u32", to_string(entry->type));
-    file.alignment_ = load_le<uint32_t>(file.bytes_.data() + entry->offset);
+    file.alignment_ = load_le<uint32_t>(file.head_.data() + entry->offset);
     const uint64_t a = file.alignment_;
     if (a == 0 || a > kMaxAlignment || (a & (a - 1)) != 0)
       corrupt("general.alignment {} is no power of two up to {}", a, kMaxAlignment);
@@ -317,7 +328,7 @@ struct GgufParser {
 std::string_view GgufArray::string_at(size_t i) const {
   SPYRE_CHECK(i < size_, "element {} of {}", i, size_);
   if (!offsets_)
-    throw_error(ErrorCode::kCorruptData, "key '{}' is an array of {}, not of strings", printable(key_),
+    throw_error(ErrorCode::kCorruptData, "{}: key '{}' is an array of {}, not of strings", *file_, printable(key_),
                 to_string(type_));
   const std::byte* at = data_ + offsets_[i];
   return {reinterpret_cast<const char*>(at + 8), static_cast<size_t>(load_le<uint64_t>(at))};
@@ -325,30 +336,39 @@ std::string_view GgufArray::string_at(size_t i) const {
 
 int64_t GgufArray::int_at(size_t i) const {
   SPYRE_CHECK(i < size_, "element {} of {}", i, size_);
-  return load_int(type_, data_ + i * size_of(type_), key_);
+  return load_int(type_, data_ + i * size_of(type_), *file_, key_);
 }
 
 double GgufArray::float_at(size_t i) const {
   SPYRE_CHECK(i < size_, "element {} of {}", i, size_);
-  return load_float(type_, data_ + i * size_of(type_), key_);
+  return load_float(type_, data_ + i * size_of(type_), *file_, key_);
 }
 
+// How long the head is says only the head, so it is read in growing pieces and parsed until it is all there.
 std::unique_ptr<GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  std::unique_ptr<GgufFile> file(new GgufFile);
-  file->file_ = MappedFile::open(path);
-  file->name_ = path.string();
-  file->bytes_ = file->file_.bytes();
-  return parse(std::move(file));
+  ByteSource source(InputFile::open(path));
+  for (uint64_t length = kFirstHeadBytes; length <= kMaxHeadBytes; length *= 2) {
+    std::unique_ptr<GgufFile> file(new GgufFile);
+    file->name_ = path.string();
+    file->bytes_ = std::move(source);
+    file->read_ = file->bytes_.read(0, std::min(length, file->bytes_.size()));
+    file->head_ = file->read_;
+    try {
+      GgufParser(*file).parse();
+      return file;
+    } catch (const HeadIsLonger&) {
+      source = std::move(file->bytes_);
+    }
+  }
+  throw_error(ErrorCode::kResourceExhausted, "{}: keys and tensor infos take more than {} bytes", path.string(),
+              kMaxHeadBytes);
 }
 
 std::unique_ptr<GgufFile> GgufFile::from_bytes(std::span<const std::byte> bytes, std::string name) {
   std::unique_ptr<GgufFile> file(new GgufFile);
   file->name_ = std::move(name);
-  file->bytes_ = bytes;
-  return parse(std::move(file));
-}
-
-std::unique_ptr<GgufFile> GgufFile::parse(std::unique_ptr<GgufFile> file) {
+  file->bytes_ = ByteSource(bytes);
+  file->head_ = bytes;
   GgufParser(*file).parse();
   return file;
 }
@@ -368,7 +388,7 @@ std::optional<std::string_view> GgufFile::get_string(std::string_view key) const
   if (!entry) return std::nullopt;
   if (entry->type != GgufType::kString)
     throw_error(ErrorCode::kCorruptData, "{}: key '{}' is {}, not a string", name_, key, to_string(entry->type));
-  const std::byte* at = bytes_.data() + entry->offset;
+  const std::byte* at = head_.data() + entry->offset;
   return std::string_view(reinterpret_cast<const char*>(at + 8), static_cast<size_t>(load_le<uint64_t>(at)));
 }
 
@@ -377,13 +397,13 @@ std::optional<int64_t> GgufFile::get_int(std::string_view key) const {
   if (!entry) return std::nullopt;
   if (!is_integer(entry->type))
     throw_error(ErrorCode::kCorruptData, "{}: key '{}' is {}, not an integer", name_, key, to_string(entry->type));
-  return load_int(entry->type, bytes_.data() + entry->offset, key);
+  return load_int(entry->type, head_.data() + entry->offset, name_, key);
 }
 
 std::optional<double> GgufFile::get_float(std::string_view key) const {
   const GgufKey* entry = find_key(key);
   if (!entry) return std::nullopt;
-  return load_float(entry->type, bytes_.data() + entry->offset, key);
+  return load_float(entry->type, head_.data() + entry->offset, name_, key);
 }
 
 std::optional<bool> GgufFile::get_bool(std::string_view key) const {
@@ -391,7 +411,7 @@ std::optional<bool> GgufFile::get_bool(std::string_view key) const {
   if (!entry) return std::nullopt;
   if (entry->type != GgufType::kBool)
     throw_error(ErrorCode::kCorruptData, "{}: key '{}' is {}, not a bool", name_, key, to_string(entry->type));
-  return load_le<uint8_t>(bytes_.data() + entry->offset) != 0;
+  return load_le<uint8_t>(head_.data() + entry->offset) != 0;
 }
 
 std::optional<GgufArray> GgufFile::get_array(std::string_view key) const {

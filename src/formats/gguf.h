@@ -1,8 +1,9 @@
 // GGUF files, version 2 and 3, little-endian: keys, tensor infos and where the data lies.
 //
-// A file is mapped, never copied: strings and arrays are views into the mapping and live as long as the GgufFile. Every
-// length, count, type and offset is checked once, while opening; afterwards reads cannot leave the file. A GgufFile
-// does not change after opening and may be read from any number of threads.
+// Keys and tensor infos are read whole (at most 1 GiB) and kept: strings and arrays are views into them and live as
+// long as the GgufFile. Tensors are read when they are asked for. Every length, count, type and offset is checked once,
+// while opening; afterwards reads cannot leave the file, whatever becomes of it. A GgufFile does not change after
+// opening and may be read from any number of threads.
 //
 // Errors: kCorruptData for a file that contradicts itself, kUnsupported for what is well-formed but not read here
 // (version 1, big-endian, a tensor type with no known size). Opening does not ask whether tensors can be dequantised (a
@@ -22,7 +23,7 @@
 #include <vector>
 
 #include "base/export.h"
-#include "base/file.h"
+#include "formats/byte_source.h"
 
 namespace spyre::formats {
 
@@ -54,9 +55,9 @@ class SPYRE_API GgufArray {
   bool empty() const { return size_ == 0; }
   GgufType element_type() const { return type_; }
 
-  // REQUIRES: i < size(). Throws kCorruptData when the elements are of another kind (the key is named): strings for
-  // string_at; integers or bools for int_at (a u64 past 2^63 - 1 is refused); any number for float_at. Arrays of arrays
-  // are checked while opening, but their elements cannot be read.
+  // REQUIRES: i < size(). Throws kCorruptData when the elements are of another kind (file and key are named): strings
+  // for string_at; integers or bools for int_at (a u64 past 2^63 - 1 is refused); any number for float_at. Arrays of
+  // arrays are checked while opening, but their elements cannot be read.
   std::string_view string_at(size_t i) const;
   int64_t int_at(size_t i) const;
   double float_at(size_t i) const;
@@ -64,10 +65,11 @@ class SPYRE_API GgufArray {
  private:
   friend class GgufFile;
   friend struct GgufParser;
+  const std::string* file_ = nullptr;  // its name, for messages
   std::string_view key_;
   GgufType type_ = GgufType::kU8;
   size_t size_ = 0;
-  const std::byte* data_ = nullptr;    // numbers: the elements; strings: the file
+  const std::byte* data_ = nullptr;    // numbers: the elements; strings: the start of the file
   const uint64_t* offsets_ = nullptr;  // strings: file offset of each length field
 };
 
@@ -111,17 +113,14 @@ class SPYRE_API GgufFile {
   const std::string& name() const { return name_; }  // the path, for messages
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  const MappedFile* file() const { return file_.bytes().empty() ? nullptr : &file_; }
+  const ByteSource& bytes() const { return bytes_; }
 
   // In file order.
   const std::vector<GgufKey>& keys() const { return keys_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufKey* find_key(std::string_view key) const;
   const GgufTensor* find_tensor(std::string_view name) const;
-  std::span<const std::byte> data(const GgufTensor& tensor) const {
-    return bytes_.subspan(tensor.offset, tensor.bytes);
-  }
+  std::vector<std::byte> data(const GgufTensor& tensor) const { return bytes_.read(tensor.offset, tensor.bytes); }
 
   // A key's value; nothing when there is no such key. A value of another kind throws kCorruptData and names key and
   // type. get_int takes any integer type and get_float any number.
@@ -137,11 +136,11 @@ class SPYRE_API GgufFile {
  private:
   friend struct GgufParser;
   GgufFile() = default;
-  static std::unique_ptr<GgufFile> parse(std::unique_ptr<GgufFile> file);
 
-  MappedFile file_;
   std::string name_;
-  std::span<const std::byte> bytes_;
+  ByteSource bytes_;
+  std::vector<std::byte> read_;      // from the start of a file on disk: keys and tensor infos, and what follows
+  std::span<const std::byte> head_;  // read_, or all of the memory
   uint32_t version_ = 0;
   uint64_t alignment_ = 32;
   std::vector<GgufKey> keys_;

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
 #include "formats/hostile_test_util.h"
 
 namespace spyre::formats {
 namespace {
 
 using testing::data_path;
+using testing::le;
 
 class GgufTest : public ::testing::Test {
  protected:
@@ -42,9 +47,9 @@ TEST_F(GgufTest, ReadsArraysInPlace) {
   EXPECT_EQ(file_->get_array("test.bools")->int_at(1), 0);
   EXPECT_THROW(ints.string_at(0), Error);
   EXPECT_THROW(file_->get_array("test.floats")->int_at(0), Error);
-  const auto* begin = reinterpret_cast<const char*>(file_->bytes().data());
-  const std::string_view token = file_->tokenizer().tokens.string_at(5);
-  EXPECT_TRUE(token.data() > begin && token.data() < begin + file_->bytes().size());
+  const GgufArray tokens = file_->tokenizer().tokens;
+  const std::string_view token = tokens.string_at(5);  // and behind it the length of the next
+  EXPECT_EQ(token.data() + token.size() + 8, tokens.string_at(6).data());
 }
 
 TEST_F(GgufTest, RefusesAValueOfAnotherKindByName) {
@@ -104,6 +109,34 @@ TEST(Gguf, ReadsVersion2) {
   EXPECT_EQ(file->get_int("test.u32"), 7);
   ASSERT_EQ(file->tensors().size(), 1u);
   EXPECT_EQ(file->data(file->tensors()[0]).size(), 128u);
+}
+
+// Keys that take more than the first piece of a file that is read.
+TEST(Gguf, ReadsALongHead) {
+  constexpr uint64_t kStrings = 300000;
+  const auto text = [](const std::string& s) { return le<uint64_t>(s.size()) + s; };
+  std::string bytes = "GGUF" + le<uint32_t>(3) + le<uint64_t>(1) + le<uint64_t>(2);
+  bytes += text("strings") + le<uint32_t>(9) + le<uint32_t>(8) + le<uint64_t>(kStrings);
+  for (uint64_t i = 0; i < kStrings; ++i) bytes += text(std::to_string(i));
+  bytes += text("behind") + le<uint32_t>(4) + le<uint32_t>(77);
+  bytes += text("t") + le<uint32_t>(1) + le<uint64_t>(2) + le<uint32_t>(24) + le<uint64_t>(0);
+  bytes.resize((bytes.size() + 31) / 32 * 32);
+  ASSERT_GT(bytes.size(), 3u << 20);
+  bytes += "\x05\x06";
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "long_head.gguf";
+  const auto opened = [&](const std::string& content) {
+    std::ofstream(path, std::ios::binary) << content;
+    return GgufFile::open(path);
+  };
+  const auto file = opened(bytes);
+  const GgufArray strings = file->get_array("strings").value();
+  ASSERT_EQ(strings.size(), kStrings);
+  for (uint64_t i = 0; i < kStrings; ++i) ASSERT_EQ(strings.string_at(i), std::to_string(i));
+  EXPECT_EQ(file->get_int("behind"), 77);
+  EXPECT_EQ(file->data(file->tensors().at(0)), (std::vector{std::byte{5}, std::byte{6}}));
+  for (const size_t cut : {bytes.size() - 1, bytes.size() - 60, size_t{2} << 20, (size_t{1} << 20) + 1})
+    EXPECT_THROW(opened(bytes.substr(0, cut)), Error) << cut;
+  std::filesystem::remove(path);
 }
 
 }  // namespace

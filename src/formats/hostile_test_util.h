@@ -47,8 +47,16 @@ std::string le(T value) {
 
 using Reader = std::function<void(std::span<const std::byte>)>;
 
-// The error's text, or "" when the reader took the file. Any exception but Error fails the test.
-inline std::string read_hostile(const Reader& reader, const std::string& file) {
+// What a refusal says to a user: one line of printable ASCII that names the file.
+inline void expect_fit_to_show(const std::string& message, std::string_view name) {
+  EXPECT_NE(message.find(name), std::string::npos) << message << "\ndoes not name " << name;
+  EXPECT_LT(message.size(), 1000u) << message;
+  for (const char c : message)
+    EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) < 0x7f) << message;
+}
+
+// The error's text, or "" when the reader took the file, which it calls |name|. Any exception but Error fails the test.
+inline std::string read_hostile(const Reader& reader, const std::string& file, std::string_view name = "hostile.") {
   // An exact copy on the heap: a sanitizer sees the first byte read past it.
   const std::unique_ptr<char[]> copy(new char[file.size()]);
   std::memcpy(copy.get(), file.data(), file.size());
@@ -61,10 +69,7 @@ inline std::string read_hostile(const Reader& reader, const std::string& file) {
     EXPECT_TRUE(error.code() == ErrorCode::kCorruptData || error.code() == ErrorCode::kUnsupported ||
                 error.code() == ErrorCode::kResourceExhausted)
         << to_string(error.code()) << ": " << message;
-    EXPECT_FALSE(message.empty());
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    EXPECT_LT(message.size(), 1000u) << message;
-    for (char c : message) EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) < 0x7f);
+    expect_fit_to_show(message, name);
   } catch (const std::exception& other) {
     ADD_FAILURE() << "not an Error: " << other.what();
   }
@@ -72,8 +77,9 @@ inline std::string read_hostile(const Reader& reader, const std::string& file) {
   return message;
 }
 
-inline void expect_refused(const Reader& reader, const std::string& file, std::string_view expected) {
-  const std::string message = read_hostile(reader, file);
+inline void expect_refused(const Reader& reader, const std::string& file, std::string_view expected,
+                           std::string_view name = "hostile.") {
+  const std::string message = read_hostile(reader, file, name);
   EXPECT_NE(message.find(expected), std::string::npos)
       << "expected: " << expected << "\ngot:      " << (message.empty() ? "(accepted)" : message);
 }

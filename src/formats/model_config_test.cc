@@ -31,7 +31,7 @@ std::string refusal(const json& config, const std::string& generation = "") {
         parse_model_config(config.is_string() ? config.get<std::string>() : config.dump(), generation, "config.json",
                            "generation_config.json");
       },
-      config.dump());
+      config.dump(), "config.json");
 }
 
 TEST(ModelConfig, ReadsALlama) {
@@ -273,9 +273,9 @@ TEST(ModelConfig, TheDearestJsonStaysWithinTheBound) {
   std::string text = R"({"a":[[])";
   while (text.size() + 8 < (2u << 20)) text += ",[]";
   const std::string file = text + "]}";
-  EXPECT_NE(
-      testing::read_hostile([&](std::span<const std::byte>) { parse_model_config(file, "", "config.json", ""); }, file),
-      "");
+  EXPECT_NE(testing::read_hostile([&](std::span<const std::byte>) { parse_model_config(file, "", "config.json", ""); },
+                                  file, "config.json"),
+            "");
 }
 
 TEST(ModelConfig, GgufKeysGiveWhatTheFolderSays) {
@@ -317,13 +317,13 @@ TEST(ModelConfig, GgufRopeFactorsComeFromTheirTensor) {
   for (const float bad : {0.0f, -1.0f, std::nanf(""), INFINITY}) {
     std::memcpy(bytes.data() + offset + 4, &bad, 4);
     testing::expect_refused([&](std::span<const std::byte>) { model_config_from_gguf(*parsed()); }, bytes,
-                            "tensor 'rope_freqs.weight': element 1 is ");
+                            "tensor 'rope_freqs.weight': element 1 is ", "seed.gguf");
   }
   // One head of 32 in place of two of 16 wants 16 factors.
   const std::string key = "llama.attention.head_count";
   bytes[bytes.find(key) + key.size() + 4] = 1;
   testing::expect_refused([&](std::span<const std::byte>) { model_config_from_gguf(*parsed()); }, bytes,
-                          "'rope_freqs.weight' is F32 with 8 elements, not F32 with 16");
+                          "'rope_freqs.weight' is F32 with 8 elements, not F32 with 16", "seed.gguf");
 }
 
 }  // namespace

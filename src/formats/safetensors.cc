@@ -265,49 +265,49 @@ void parse_strict(std::string_view text, const std::string& name, Reader& reader
 
 std::unique_ptr<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
-  file->file_ = MappedFile::open(path);
   file->name_ = path.string();
-  file->bytes_ = file->file_.bytes();
-  return parse(std::move(file));
+  file->bytes_ = ByteSource(InputFile::open(path));
+  file->parse();
+  return file;
 }
 
 std::unique_ptr<SafetensorsFile> SafetensorsFile::from_bytes(std::span<const std::byte> bytes, std::string name) {
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile);
   file->name_ = std::move(name);
-  file->bytes_ = bytes;
-  return parse(std::move(file));
-}
-
-std::unique_ptr<SafetensorsFile> SafetensorsFile::parse(std::unique_ptr<SafetensorsFile> file) {
-  const uint64_t size = file->bytes_.size();
-  if (size < 8)
-    throw_error(ErrorCode::kCorruptData, "{}: {} bytes are too few for a safetensors file", file->name_, size);
-  const auto length = load_le<uint64_t>(file->bytes_.data());
-  if (length > size - 8 || length > kMaxHeaderBytes)
-    throw_error(ErrorCode::kCorruptData, "{}: a header of {} bytes in a file of {} (at most {} are read)", file->name_,
-                length, size, kMaxHeaderBytes);
-  const std::string_view header(reinterpret_cast<const char*>(file->bytes_.data()) + 8, length);
-  if (header.empty() || header.front() != '{')
-    throw_error(ErrorCode::kCorruptData, "{}: the header does not begin with '{{'", file->name_);
-  HeaderReader reader(file->name_, file->tensors_);
-  parse_strict(header, file->name_, reader);
-  if (const auto twice = sort_by_name(file->tensors_, &SafetensorsTensor::name, file->order_))
-    throw_error(ErrorCode::kCorruptData, "{}: tensor '{}' stands twice", file->name_, *twice);
-  // Offsets count from the end of the header; from here on they count from the start of the file.
-  const uint64_t start = 8 + length;
-  for (SafetensorsTensor& t : file->tensors_) {
-    uint64_t begin = 0, end = 0;
-    if (!add(start, t.offset, begin) || !add(begin, t.bytes, end) || end > size)
-      throw_error(ErrorCode::kCorruptData,
-                  "{}: tensor '{}': data start {} + offset {} + {} bytes is past the end {} of the file", file->name_,
-                  printable(t.name), start, t.offset, t.bytes, size);
-    t.offset = begin;
-  }
-  file->check_ranges();
+  file->bytes_ = ByteSource(bytes);
+  file->parse();
   return file;
 }
 
-void SafetensorsFile::check_ranges() {
+void SafetensorsFile::parse() {
+  const uint64_t size = bytes_.size();
+  if (size < 8) throw_error(ErrorCode::kCorruptData, "{}: {} bytes are too few for a safetensors file", name_, size);
+  const auto length = load_le<uint64_t>(bytes_.read(0, 8).data());
+  if (length > size - 8 || length > kMaxHeaderBytes)
+    throw_error(ErrorCode::kCorruptData, "{}: a header of {} bytes in a file of {} (at most {} are read)", name_,
+                length, size, kMaxHeaderBytes);
+  const std::vector<std::byte> text = bytes_.read(8, length);
+  const std::string_view header(reinterpret_cast<const char*>(text.data()), text.size());
+  if (header.empty() || header.front() != '{')
+    throw_error(ErrorCode::kCorruptData, "{}: the header does not begin with '{{'", name_);
+  HeaderReader reader(name_, tensors_);
+  parse_strict(header, name_, reader);
+  if (const auto twice = sort_by_name(tensors_, &SafetensorsTensor::name, order_))
+    throw_error(ErrorCode::kCorruptData, "{}: tensor '{}' stands twice", name_, *twice);
+  // Offsets count from the end of the header; from here on they count from the start of the file.
+  const uint64_t start = 8 + length;
+  for (SafetensorsTensor& t : tensors_) {
+    uint64_t begin = 0, end = 0;
+    if (!add(start, t.offset, begin) || !add(begin, t.bytes, end) || end > size)
+      throw_error(ErrorCode::kCorruptData,
+                  "{}: tensor '{}': data start {} + offset {} + {} bytes is past the end {} of the file", name_,
+                  printable(t.name), start, t.offset, t.bytes, size);
+    t.offset = begin;
+  }
+  check_ranges(start);
+}
+
+void SafetensorsFile::check_ranges(uint64_t data_start) {
   for (const SafetensorsTensor& t : tensors_) {
     uint64_t wanted = size_of(t.dtype);
     bool empty = false;
@@ -326,7 +326,7 @@ void SafetensorsFile::check_ranges() {
   std::sort(by_offset.begin(), by_offset.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(tensors_[a].offset, tensors_[a].bytes) < std::pair(tensors_[b].offset, tensors_[b].bytes);
   });
-  uint64_t covered = 8 + load_le<uint64_t>(bytes_.data());
+  uint64_t covered = data_start;
   const SafetensorsTensor* before = nullptr;
   for (uint32_t index : by_offset) {
     const SafetensorsTensor& t = tensors_[index];

@@ -1,7 +1,7 @@
 // safetensors files: one header of JSON, then the tensors' bytes, densely packed.
 //
-// A file is mapped, never copied; views live as long as the SafetensorsFile, which does not change after opening and
-// may be read from any number of threads. The header is parsed without building a tree, so that memory stays below the
+// A SafetensorsFile does not change after opening and may be read from any number of threads. Tensors are read when
+// they are asked for. The header is read whole and parsed without building a tree, so that memory stays below the
 // file's own size. Everything is checked while opening: the header's length (at most 100 MiB) and nesting, names that
 // stand twice, each shape against its byte range, and that the ranges cover the data exactly: no overlap, no hole,
 // nothing behind the last.
@@ -23,7 +23,7 @@
 
 #include "base/dtype.h"
 #include "base/export.h"
-#include "base/file.h"
+#include "formats/byte_source.h"
 
 namespace spyre::formats {
 
@@ -44,20 +44,18 @@ class SPYRE_API SafetensorsFile {
   const std::string& name() const { return name_; }
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }  // in the header's order
   const SafetensorsTensor* find(std::string_view name) const;
-  std::span<const std::byte> bytes() const { return bytes_; }
-  std::span<const std::byte> data(const SafetensorsTensor& tensor) const {
-    return bytes_.subspan(tensor.offset, tensor.bytes);
+  const ByteSource& bytes() const { return bytes_; }
+  std::vector<std::byte> data(const SafetensorsTensor& tensor) const {
+    return bytes_.read(tensor.offset, tensor.bytes);
   }
-  const MappedFile* file() const { return file_.bytes().empty() ? nullptr : &file_; }
 
  private:
   SafetensorsFile() = default;
-  static std::unique_ptr<SafetensorsFile> parse(std::unique_ptr<SafetensorsFile> file);
-  void check_ranges();
+  void parse();
+  void check_ranges(uint64_t data_start);
 
-  MappedFile file_;
   std::string name_;
-  std::span<const std::byte> bytes_;
+  ByteSource bytes_;
   std::vector<SafetensorsTensor> tensors_;
   std::vector<uint32_t> order_;  // by name
 };

@@ -23,7 +23,7 @@ void open_file(std::span<const std::byte> bytes) {
 }
 
 void open_index(std::span<const std::byte> bytes) {
-  parse_shard_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "index.json");
+  parse_shard_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "hostile.index.json");
 }
 
 std::string file_of(const std::string& header, size_t data) {

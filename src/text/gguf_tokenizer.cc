@@ -197,7 +197,7 @@ GgufVocabulary read_gguf_vocabulary(const formats::GgufFile& file) {
   v.model = keys.model;
   v.pre = keys.pre;
   if (v.model.empty()) throw_error(ErrorCode::kCorruptData, "'{}' has no key tokenizer.ggml.model", v.source);
-  // The file is mapped, the copies are not: bounded before they are made.
+  // Bounded before the copies are made.
   const auto copy = [&](const formats::GgufArray& from, std::vector<std::string>& to, const char* key) {
     if (from.size() > kVocabularyLimit) {
       throw_error(ErrorCode::kResourceExhausted, "'{}': tokenizer.ggml.{} has {} entries; the limit is {}", v.source,

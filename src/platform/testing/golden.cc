@@ -74,10 +74,10 @@ Golden load_golden(const fs::path& folder) {
   const auto file = formats::SafetensorsFile::open(folder / "golden.safetensors");
   const formats::SafetensorsTensor* tensor = file->find("logits");
   SPYRE_CHECK(tensor != nullptr && tensor->dtype == DType::kF32 && tensor->shape.size() == 2);
-  const auto* values = reinterpret_cast<const char*>(file->data(*tensor).data());
+  const std::vector<std::byte> values = file->data(*tensor);
   for (int64_t i = 0; i < tensor->shape[0]; ++i) {
     std::vector<float>& row = golden.logits.emplace_back(tensor->shape[1]);
-    std::memcpy(row.data(), values + i * tensor->shape[1] * sizeof(float), row.size() * sizeof(float));
+    std::memcpy(row.data(), values.data() + i * tensor->shape[1] * sizeof(float), row.size() * sizeof(float));
   }
   SPYRE_CHECK(golden.logits.size() == golden.logit_rows.size());
   return golden;

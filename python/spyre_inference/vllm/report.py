@@ -1,0 +1,71 @@
+"""Lines for vLLM's log: what was compiled, what the card would have done, what a profile saw."""
+
+import json
+import time
+from typing import Any
+
+from spyre_inference.vllm import logger
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def warm_up_line(warm_up: dict[str, Any]) -> str:
+    return (
+        f"warm-up: {warm_up['programs_compiled']} programs compiled and {warm_up['variants_recorded']} attention variants "
+        f"recorded in {warm_up['compile_seconds']:.2f} s, run in {warm_up['execute_seconds']:.2f} s"
+    )
+
+
+def model_text(host: Any) -> str:
+    """The device and what is compiled for it, as JSON."""
+    return json.dumps({topic: host.report(topic) for topic in ("device", "artifacts", "memory")}, indent=2)
+
+
+def padding_share(transfers: dict[str, Any] | None) -> float | None:
+    """Of the bytes that crossed to the card and back since it was ready, the share that was padding."""
+    labels = [label for way in (transfers or {}).get("since_ready", {}).values() for label in way.values()]
+    card, logical = (sum(label[key] for label in labels) for key in ("card_bytes", "logical_bytes"))
+    return (card - logical) / card if card else None
+
+
+class Meter:
+    """Writes one line at most every ten seconds, after a step; an idle engine writes none."""
+
+    def __init__(self, host: Any) -> None:
+        self.host = host
+        self.profile: dict[str, Any] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.next_line = time.monotonic() + SECONDS_BETWEEN_LINES
+
+    def tick(self) -> None:
+        """After every step; cheap until a line is due."""
+        now = time.monotonic()
+        if now < self.next_line:
+            return
+        self.next_line = now + SECONDS_BETWEEN_LINES
+        logger.info("%s", self.line())
+
+    def line(self) -> str:
+        """Topics that a platform does not have are left out."""
+        steps, artifacts, card = (self.host.report(topic) for topic in ("steps", "artifacts", "card_time"))
+        parts = [f"{steps['steps']} steps, {steps['tokens']} tokens, {steps['failed_steps']} failed"]
+        if artifacts:
+            parts.append(f"{artifacts['compiles_after_ready']} compiles since ready")
+        if (share := padding_share(self.host.report("transfers"))) is not None:
+            parts.append(f"{share:.1%} of the card's transfers padding")
+        if card:
+            parts.append(f"last step {card['last_step_us']:.0f} us on a card (estimate)")
+        return "; ".join(parts)
+
+    def begin_profile(self) -> None:
+        self.profile = self.host.report("steps")
+
+    def end_profile(self) -> str:
+        """What happened since begin_profile()."""
+        before, self.profile = self.profile, None
+        if before is None:
+            return "it was not started"
+        now = self.host.report("steps")
+        return ", ".join(f"{now[key] - before[key]:g} {key}" for key in now if isinstance(now[key], (int, float)))

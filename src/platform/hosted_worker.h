@@ -11,39 +11,32 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/export.h"
 #include "platform/instance.h"
+#include "platform/logprob_table.h"
 #include "runner/step.h"
 
 namespace spyre::platform {
 
-// Rows of log-probs side by side, as wide as the widest request asked for: the token itself, then the most probable
-// ones, descending. Cells past what a request asked for hold token 0 and -infinity.
-struct LogprobTable {
-  int64_t rows = 0, width = 0;
-  std::vector<int32_t> token_ids;  // [rows][width]
-  std::vector<float> logprobs;     // [rows][width]
-  std::vector<int32_t> ranks;      // [rows], of the token itself; 1 = the most probable; 0 in a row without token
-};
-
 struct HostedOutput {
-  std::vector<runner::RequestId> ids;       // exactly the scheduled ones, in batch order
+  std::vector<runner::RequestId> ids;        // exactly the scheduled ones, in batch order
   std::vector<std::vector<int32_t>> tokens;  // parallel to ids; empty in a middle chunk of a prompt, and after an error
-  // A row for each of ids; none when no request of the step asked for log-probs.
+  // A row for each of ids; none when no token of the step has log-probs.
   std::optional<LogprobTable> logprobs;
   // In the step that ends a prompt, for a request that asked: prompt positions 1, 2, ..., one row each, whatever the
   // number of chunks and preemptions that it took.
   std::vector<std::pair<runner::RequestId, LogprobTable>> prompt_logprobs;
   std::vector<std::pair<runner::RequestId, std::string>> errors;  // one line each
 };
+
+using Refusals = std::vector<std::pair<runner::RequestId, std::string>>;  // why, in one line
 
 class SPYRE_API HostedWorker {
  public:
@@ -62,8 +55,10 @@ class SPYRE_API HostedWorker {
   runner::WarmUpReport warm_up();
 
   // True: the step has tokens, and sample() must be the next call. False: it had none (finished ids only), and is done.
+  // |refused|: requests of the step that are not to be run, because the host's words for them could not be read; of
+  // their entries only the block ids and num_computed_tokens count. They fail with the reason given.
   // Throws Error(kFailedPrecondition) out of order, and nothing else.
-  bool execute(const runner::Step& step);
+  bool execute(const runner::Step& step, const Refusals& refused = {});
   // Throws Error(kFailedPrecondition) without execute(). A mask that does not fit ends the requests that it names.
   HostedOutput sample(const runner::GrammarMask* mask = nullptr);
 

@@ -92,26 +92,37 @@ KvCacheSize size_kv_cache(const EngineConfig& config, const runner::KvCacheSpec&
           fmt::format("one sequence of {} tokens: {}", *config.max_model_len, given_blocks(for_one + 1, spec))};
 }
 
-Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress) {
-  Instance instance;
-  instance.checkpoint = formats::Checkpoint::open(config.model);
-  platform.check_and_update_config(config, instance.checkpoint->config());
-  if (!config.max_model_len || !config.max_num_batched_tokens || !config.max_num_seqs) {
+PreparedModel prepare_model(const Platform& platform, EngineConfig config) {
+  PreparedModel model{.config = std::move(config), .checkpoint = nullptr};
+  model.checkpoint = formats::Checkpoint::open(model.config.model);
+  platform.check_and_update_config(model.config, model.checkpoint->config());
+  if (!model.config.max_model_len || !model.config.max_num_batched_tokens || !model.config.max_num_seqs) {
     throw_error(ErrorCode::kInternal, "platform {} left a limit of the config open", platform.name());
   }
-  const runner::WorkerConfig limits{.max_model_len = *config.max_model_len,
-                                    .max_num_batched_tokens = *config.max_num_batched_tokens,
-                                    .max_num_seqs = *config.max_num_seqs};
-  instance.worker = std::make_unique<runner::Worker>(platform.create_model_runner(config, instance.checkpoint), limits);
+  return model;
+}
+
+std::unique_ptr<runner::Worker> make_worker(const Platform& platform, const PreparedModel& model) {
+  const runner::WorkerConfig limits{.max_model_len = *model.config.max_model_len,
+                                    .max_num_batched_tokens = *model.config.max_num_batched_tokens,
+                                    .max_num_seqs = *model.config.max_num_seqs};
+  return std::make_unique<runner::Worker>(platform.create_model_runner(model.config, model.checkpoint), limits);
+}
+
+Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress) {
+  PreparedModel model = prepare_model(platform, std::move(config));
+  Instance instance;
+  instance.worker = make_worker(platform, model);
+  instance.config = std::move(model.config);
+  instance.checkpoint = std::move(model.checkpoint);
   instance.worker->load_model(progress);
   const runner::KvCacheSpec spec = instance.worker->kv_cache_spec();
-  KvCacheSize size = size_kv_cache(config, spec);
+  KvCacheSize size = size_kv_cache(instance.config, spec);
   instance.num_kv_blocks = size.blocks;
   instance.kv_cache = std::move(size.arithmetic);
   instance.worker->initialize_kv_cache(instance.num_kv_blocks);  // refuses what memory cannot hold
   log().info("KV cache: {}", instance.kv_cache);
   instance.warm_up = instance.worker->warm_up();
-  instance.config = std::move(config);
   return instance;
 }
 

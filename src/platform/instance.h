@@ -15,6 +15,18 @@
 
 namespace spyre::platform {
 
+// A model that can be run: its files are checked, its config completed by the platform. No weights are read yet, and no
+// device or thread is there.
+struct PreparedModel {
+  EngineConfig config;
+  std::shared_ptr<const formats::Checkpoint> checkpoint;
+};
+
+// Opens config.model and lets |platform| check and complete the config. Throws what these throw.
+SPYRE_API PreparedModel prepare_model(const Platform& platform, EngineConfig config);
+// Its worker on the platform's device, still without weights and KV cache.
+SPYRE_API std::unique_ptr<runner::Worker> make_worker(const Platform& platform, const PreparedModel& model);
+
 // A platform's worker for a model, loaded, with its KV cache allocated and warmed up.
 struct Instance {
   EngineConfig config;  // completed by the platform
@@ -27,8 +39,8 @@ struct Instance {
 
 using Progress = std::function<void(const runner::LoadProgress&)>;
 
-// Opens config.model, lets |platform| check and complete the config, loads the weights, sizes and makes the KV cache,
-// and warms up. Throws what these steps throw; nothing is left behind.
+// prepare_model() and make_worker(), then loads the weights, sizes and makes the KV cache, and warms up. Throws what
+// these steps throw; nothing is left behind.
 SPYRE_API Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress = {});
 
 // What a KV cache may take, in bytes, once the weights are there: what the system still has for this process, and what

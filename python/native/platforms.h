@@ -1,5 +1,5 @@
-// The platforms that the module can find: the built-in ones, the plugins beside the module (lib/spyre/plugins), and those
-// of SPYRE_PLUGIN_PATH.
+// The platforms that the module can find: the built-in ones, the plugins beside the module (lib/spyre/plugins), and
+// those of SPYRE_PLUGIN_PATH.
 #pragma once
 
 #include "platform/plugin.h"

@@ -9,6 +9,8 @@
 #include "base/build_id.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/flight_value.h"
+#include "formats/bytes.h"
 
 namespace spyre::engine {
 namespace {
@@ -40,20 +42,20 @@ class Writer {
 
 class Reader {
  public:
-  explicit Reader(const json& in) : in_(in) {}
+  explicit Reader(const FlightValue& in) : in_(in) {}
   template <typename T>
   void field(const char* name, T& value, const T&) {
-    const auto found = in_.find(name);
-    if (found == in_.end()) return;
+    const std::optional<FlightValue> found = in_.find(name);
+    if (!found) return;
     if constexpr (IsOptional<T>::value) {
-      value = found->get<typename T::value_type>();
+      value = found->as<typename T::value_type>();
     } else {
-      value = found->get<T>();
+      value = found->as<T>();
     }
   }
 
  private:
-  const json& in_;
+  const FlightValue& in_;
 };
 
 template <typename Visitor, typename Params>
@@ -86,7 +88,7 @@ json sampling_json(const runner::SamplingParams& params) {
   return writer.out;
 }
 
-runner::SamplingParams sampling_from(const json& in) {
+runner::SamplingParams sampling_from(const FlightValue& in) {
   runner::SamplingParams params;
   Reader reader(in);
   visit_sampling(reader, params);
@@ -122,36 +124,55 @@ json step_json(const RecordedStep& recorded) {
   return out;
 }
 
-RecordedStep step_from(const json& in) {
+using Tokens = std::vector<int32_t>;  // or numbers of blocks
+
+runner::NewRequest new_request_from(const FlightValue& in) {
+  runner::NewRequest request{.id = in.at("id").as<std::string>(),
+                             .prompt_token_ids = in.at("prompt").as<Tokens>(),
+                             .block_ids = {in.at("blocks").as<Tokens>()},
+                             .num_computed_tokens = in.at("computed").as<int64_t>(),
+                             .sampling = sampling_from(in.at("sampling"))};
+  if (const auto tokens = in.find("tokens")) request.prefill_token_ids = tokens->as<Tokens>();
+  return request;
+}
+
+runner::CachedRequest cached_request_from(const FlightValue& in) {
+  runner::CachedRequest request{.id = in.at("id").as<std::string>(),
+                                .num_computed_tokens = in.at("computed").as<int64_t>(),
+                                .num_output_tokens = in.at("outputs").as<int64_t>()};
+  if (const auto resumed = in.find("resumed")) request.resumed = resumed->as<bool>();
+  if (const auto blocks = in.find("blocks")) request.new_block_ids = runner::BlockIds{blocks->as<Tokens>()};
+  return request;
+}
+
+RecordedOutput output_from(const FlightValue& in) {
+  RecordedOutput output{.tokens = in.at("tokens").as<Tokens>()};
+  if (const auto error = in.find("error")) output.error = error->as<std::string>();
+  return output;
+}
+
+RecordedStep::End end_from(const FlightValue& in) {
+  const auto end = in.as<uint8_t>();
+  constexpr auto kLast = static_cast<uint8_t>(RecordedStep::End::kFailed);
+  if (end > kLast) in.wrong(fmt::format("0 to {}", kLast));
+  return static_cast<RecordedStep::End>(end);
+}
+
+RecordedStep step_from(const FlightValue& in) {
   RecordedStep recorded;
   runner::Step& step = recorded.step;
-  in.at("number").get_to(recorded.number);
-  for (const json& r : in.at("new")) {
-    runner::NewRequest request{.id = r.at("id"),
-                               .prompt_token_ids = r.at("prompt"),
-                               .block_ids = {r.at("blocks")},
-                               .num_computed_tokens = r.at("computed"),
-                               .sampling = sampling_from(r.at("sampling"))};
-    if (r.contains("tokens")) request.prefill_token_ids = r.at("tokens").get<std::vector<int32_t>>();
-    step.new_requests.push_back(std::move(request));
+  recorded.number = in.at("number").as<uint64_t>();
+  for (const FlightValue& r : in.at("new").entries()) step.new_requests.push_back(new_request_from(r));
+  for (const FlightValue& r : in.at("cached").entries()) step.cached_requests.push_back(cached_request_from(r));
+  step.num_scheduled_tokens = in.at("scheduled").as<std::vector<std::pair<runner::RequestId, int64_t>>>();
+  step.finished = in.at("finished").as<std::vector<runner::RequestId>>();
+  step.preempted = in.at("preempted").as<std::vector<runner::RequestId>>();
+  recorded.end = end_from(in.at("end"));
+  if (const auto outputs = in.find("outputs")) {
+    for (const FlightValue& o : outputs->entries()) recorded.outputs.push_back(output_from(o));
   }
-  for (const json& r : in.at("cached")) {
-    runner::CachedRequest request{.id = r.at("id"),
-                                  .resumed = r.value("resumed", false),
-                                  .num_computed_tokens = r.at("computed"),
-                                  .num_output_tokens = r.at("outputs")};
-    if (r.contains("blocks")) request.new_block_ids = runner::BlockIds{r.at("blocks").get<std::vector<int32_t>>()};
-    step.cached_requests.push_back(std::move(request));
-  }
-  in.at("scheduled").get_to(step.num_scheduled_tokens);
-  in.at("finished").get_to(step.finished);
-  in.at("preempted").get_to(step.preempted);
-  recorded.end = static_cast<RecordedStep::End>(std::min(in.at("end").get<uint8_t>(), uint8_t{2}));
-  if (in.contains("outputs")) {
-    for (const json& o : in.at("outputs")) recorded.outputs.push_back({o.at("tokens"), o.value("error", "")});
-  }
-  recorded.fault = in.value("fault", "");
-  recorded.seconds = in.value("seconds", 0.0);
+  if (const auto fault = in.find("fault")) recorded.fault = fault->as<std::string>();
+  if (const auto seconds = in.find("seconds")) recorded.seconds = seconds->as<double>();
   if (recorded.end == RecordedStep::End::kDone && recorded.outputs.size() != step.num_scheduled_tokens.size()) {
     throw_error(ErrorCode::kCorruptData, "step {} has {} outputs for {} requests", recorded.number,
                 recorded.outputs.size(), step.num_scheduled_tokens.size());
@@ -174,12 +195,27 @@ void visit_config(Visitor& v, Config& c) {
   v.field("checked", c.checked, d.checked);
 }
 
-// |read| turns a mistake in the file into one line.
+// A recording has 8 levels. The bound keeps copies of a tree, which recurse, from running out of stack.
+constexpr int kMostDepth = 32;
+
+json parse(const std::string& text) {
+  const auto guard = [](int depth, json::parse_event_t, json&) {
+    if (depth > kMostDepth) throw_error(ErrorCode::kCorruptData, "it is nested deeper than {}", kMostDepth);
+    return true;
+  };
+  try {
+    return json::parse(text, guard);
+  } catch (const json::exception& error) {
+    throw_error(ErrorCode::kCorruptData, "{}", formats::printable(error.what(), 200));
+  }
+}
+
+// |read| says what is wrong with a recording; this says that it is none.
 template <typename F>
 auto checked(F&& read) {
   try {
     return read();
-  } catch (const json::exception& error) {
+  } catch (const Error& error) {
     throw_error(ErrorCode::kCorruptData, "this is no recording: {}", error.what());
   }
 }
@@ -202,12 +238,14 @@ json origin_of(const platform::EngineConfig& config, int64_t num_blocks) {
 platform::EngineConfig config_of(const json& origin) {
   return checked([&] {
     platform::EngineConfig config;
-    Reader reader(origin);
+    const FlightValue in(origin, "origin");
+    Reader reader(in);
     visit_config(reader, config);
-    config.model = origin.at("model").get<std::string>();
-    config.num_kv_blocks = origin.at("num_kv_blocks").get<int64_t>();
-    if (origin.contains("dtype")) config.dtype = parse_dtype(origin.at("dtype").get<std::string>());
-    if (origin.value("preset", "") == "original") config.preset = platform::Preset::kOriginal;
+    config.model = in.at("model").as<std::string>();
+    config.num_kv_blocks = in.at("num_kv_blocks").as<int64_t>();
+    if (const auto dtype = in.find("dtype")) config.dtype = parse_dtype(dtype->as<std::string>());
+    if (const auto preset = in.find("preset"); preset && preset->as<std::string>() == "original")
+      config.preset = platform::Preset::kOriginal;
     return config;
   });
 }
@@ -228,23 +266,22 @@ json to_json(const Recording& recording) {
 
 Recording recording_from(const json& in) {
   return checked([&] {
-    if (!in.is_object() || in.value("format", "") != kFormat) {
-      throw_error(ErrorCode::kCorruptData, "this is no recording: its format is not '{}'", kFormat);
-    }
+    const FlightValue root(in);
+    const auto format = root.find("format");
+    if (!format || format->as<std::string>() != kFormat)
+      throw_error(ErrorCode::kCorruptData, "its format is not '{}'", kFormat);
+    const FlightValue origin = root.at("origin");
     Recording recording{.origin = in.at("origin")};
-    const json& origin = recording.origin;
-    if (origin.is_object() && !origin.value("build", json("")).is_string())
-      throw_error(ErrorCode::kCorruptData, "this is no recording: the build of its origin is no text");
-    for (const json& r : in.at("requests")) {
-      recording.requests[r.at("id").get<std::string>()] = {.prompt = r.at("prompt"),
-                                                           .tokens = r.at("tokens"),
-                                                           .blocks = r.at("blocks"),
-                                                           .computed = r.at("computed"),
-                                                           .sampling = sampling_from(r.at("sampling"))};
+    if (recording.origin.is_object() && origin.find("build")) (void)origin.at("build").as<std::string>();
+    for (const FlightValue& r : root.at("requests").entries()) {
+      recording.requests[r.at("id").as<std::string>()] = {.prompt = r.at("prompt").as<Tokens>(),
+                                                          .tokens = r.at("tokens").as<Tokens>(),
+                                                          .blocks = r.at("blocks").as<Tokens>(),
+                                                          .computed = r.at("computed").as<int64_t>(),
+                                                          .sampling = sampling_from(r.at("sampling"))};
     }
-    for (const json& step : in.at("steps")) {
+    for (const FlightValue& step : root.at("steps").entries())
       recording.steps.push_back(std::make_shared<const RecordedStep>(step_from(step)));
-    }
     return recording;
   });
 }
@@ -261,10 +298,14 @@ void write_recording(const Recording& recording, const std::filesystem::path& pa
   if (!out || error) throw_error(ErrorCode::kUnavailable, "'{}': the recording cannot be written", path.string());
 }
 
+Recording parse_recording(const std::string& text) {
+  return recording_from(checked([&] { return parse(text); }));
+}
+
 Recording read_recording(const std::filesystem::path& path) {
   const std::string text = read_file(path, kMostBytes);
   try {
-    return recording_from(checked([&] { return json::parse(text); }));
+    return parse_recording(text);
   } catch (const Error& error) {
     throw_error(error.code(), "'{}': {}", path.string(), error.what());
   }

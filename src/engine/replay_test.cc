@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
+#include <sstream>
 
 #include "engine/flight_file.h"
 #include "engine/test_rig.h"
@@ -124,6 +127,95 @@ TEST(FlightFile, KeepsEveryFieldOfARequestAndNoText) {
   EXPECT_EQ(to_json(recording_from(json)), json);
 }
 
+// "/steps/0/new/1/id" as messages have it: "steps[0].new[1].id".
+std::string place_of(const std::string& pointer) {
+  std::string place;
+  std::istringstream parts(pointer.substr(1));
+  for (std::string part; std::getline(parts, part, '/');) {
+    const bool index = part.find_first_not_of("0123456789") == std::string::npos;
+    place += index ? "[" + part + "]" : (place.empty() ? "" : ".") + part;
+  }
+  return place;
+}
+
+// Values that a careless reader narrows, wraps, cuts or takes for another type.
+const nlohmann::json kAbsurd[] = {1e300, -1e300, UINT64_MAX, INT64_MIN, int64_t{1} << 40, -1, 0.5, true, "x", nullptr};
+
+// Each value of |json| replaced by each absurd one: |again| either refuses it by place and value, or gives it back.
+void expect_kept_or_refused(const nlohmann::json& json, const std::string& root,
+                            const std::function<nlohmann::json(const nlohmann::json&)>& again) {
+  int refused = 0, kept = 0;
+  const nlohmann::json flat = json.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (pointer.size() > 2 && pointer.find_last_of("0123456789") == pointer.size() - 1 && !pointer.ends_with("/0") &&
+        !pointer.ends_with("/1"))
+      continue;  // of a list its first two
+    for (const nlohmann::json& absurd : kAbsurd) {
+      nlohmann::json changed = json;
+      const nlohmann::json::json_pointer at(pointer);
+      changed[at] = absurd;
+      try {
+        EXPECT_EQ(again(changed)[at], absurd) << pointer;
+        ++kept;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCorruptData) << pointer;
+        const std::string text = absurd.is_string() ? "'x'" : absurd.dump();
+        EXPECT_THAT(error.what(), HasSubstr(root + place_of(pointer) + " is " + text + "; ")) << pointer;
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, kept);
+  EXPECT_GT(kept, 0);
+}
+
+TEST(FlightFile, NoNumberIsNarrowedOrTakenForAnotherType) {
+  const nlohmann::json recorded = to_json(record(small(7), 300));
+  ASSERT_FALSE(recorded["requests"].empty());
+  ASSERT_FALSE(recorded["steps"][0]["cached"].empty());
+  nlohmann::json whole = recorded;
+  whole.erase("format");
+  whole["requests"] = nlohmann::json::array({recorded["requests"][0]});  // several are sorted by id
+  expect_kept_or_refused(whole, "", [](nlohmann::json changed) {
+    changed["format"] = "spyre flight recording 1";
+    return to_json(recording_from(changed));
+  });
+  const nlohmann::json sampling = {{"temperature", 0.5},
+                                   {"top_p", 0.25},
+                                   {"top_k", 7},
+                                   {"min_p", 0.125},
+                                   {"seed", 5},
+                                   {"max_tokens", 3},
+                                   {"ignore_eos", true},
+                                   {"logprobs", 2},
+                                   {"prompt_logprobs", 1},
+                                   {"stop_token_ids", {9}},
+                                   {"presence_penalty", 0.5},
+                                   {"frequency_penalty", 0.25},
+                                   {"repetition_penalty", 1.5},
+                                   {"logit_bias", nlohmann::json::array({nlohmann::json::array({3, 1.5})})},
+                                   {"min_tokens", 1},
+                                   {"eos_token_ids", {4}},
+                                   {"allowed_token_ids", {1, 2}},
+                                   {"bad_words", nlohmann::json::array({nlohmann::json::array({1, 2})})},
+                                   {"choice", 1}};
+  expect_kept_or_refused(sampling, "requests[0].sampling.", [&](const nlohmann::json& changed) {
+    nlohmann::json all = recorded;
+    all["requests"][0]["sampling"] = changed;
+    return to_json(recording_from(all))["requests"][0]["sampling"];
+  });
+  const nlohmann::json origin = {{"model", "/m"},      {"platform", "cpu"}, {"max_model_len", 9},
+                                 {"block_size", 64},   {"max_num_seqs", 3}, {"max_num_batched_tokens", 7},
+                                 {"num_kv_blocks", 5}, {"threads", 2},      {"token_buckets", {1, 8}},
+                                 {"order", "pair"},    {"checked", true},   {"enforce_eager", true}};
+  expect_kept_or_refused(origin, "origin.", [](const nlohmann::json& changed) {
+    const platform::EngineConfig config = config_of(changed);
+    nlohmann::json out = origin_of(config, *config.num_kv_blocks);
+    out["model"] = config.model.string();  // it was made absolute
+    return out;
+  });
+}
+
 TEST(FlightFile, ConfigurationsComeBack) {
   const platform::EngineConfig config{.model = "/models/a",
                                       .platform = "cpu",
@@ -157,6 +249,9 @@ TEST(FlightFile, WhatIsNoRecordingIsRefusedInOneLine) {
     EXPECT_THAT(message, HasSubstr("this is no recording")) << text;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
+  std::string deep = R"({"format": "spyre flight recording 1", "origin": )" + std::string(100000, '[');
+  std::ofstream(file) << deep + std::string(100000, ']') + "}";
+  EXPECT_THAT(error_text(ErrorCode::kCorruptData, [&] { read_recording(file); }), HasSubstr("nested deeper than 32"));
   std::filesystem::remove(file);
   EXPECT_THAT(error_text(ErrorCode::kUnavailable, [] { write_recording({}, "/no/such/folder/x"); }),
               HasSubstr("/no/such"));

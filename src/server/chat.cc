@@ -174,14 +174,16 @@ void check_tools(const Json* tools) {
   }
 }
 
-// Clients that always send auto may: without tools there is nothing to call.
+// As vLLM without a parser of tool calls: none is the default without tools and auto the default with them, and with
+// tools only none can be served. Clients that always send auto may: without tools there is nothing to call.
 void check_tool_choice(const Body& body) {
-  const Json* choice = body.find("tool_choice");
-  if (!choice || *choice == "none") return;
+  const Json* given = body.find("tool_choice");
   const Json* tools = body.find("tools");
-  if (*choice == "auto" && (!tools || tools->empty())) return;
-  bad_field("tool_choice", "with tools only none is built in this server, not {}: tool calls are not parsed",
-            shown(*choice));
+  const bool has_tools = tools && !tools->empty();
+  const Json choice = given ? *given : Json(has_tools ? "auto" : "none");
+  if (choice == "none" || (choice == "auto" && !has_tools)) return;
+  bad_field("tool_choice", "is {}{}, and tool calls are not parsed in this server: with tools it must be none",
+            shown(choice), given ? "" : " (the default with tools)");
 }
 
 }  // namespace

@@ -260,8 +260,10 @@ constexpr Field kChatOnly[] = {
             "allows it."},
     {.name = "tool_choice",
      .kind = Kind::kAny,
-     .fallback = "none",
-     .doc = "none only: tool calls are not parsed. auto is taken where there are no tools."},
+     .fallback = "auto with tools, else none",
+     .doc =
+         "With tools it must be given as none: tool calls are not parsed, and an answer is text. Without tools auto is "
+         "taken, too."},
     {.name = "add_special_tokens",
      .kind = Kind::kBool,
      .fallback = "false",

@@ -307,7 +307,12 @@ const Case kChat[] = {
     {R"("messages":[{"role":"user","content":"x"}],"tool_choice":{"type":"function","function":{"name":"f"}})", 400,
      "tool_choice"},
     {R"("messages":[{"role":"user","content":"x"}],"tool_choice":"none")", 200, ""},
-    {R"("messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}])", 200, ""},
+    {R"("messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}])", 400,
+     "is 'auto' (the default with tools)"},
+    {R"("messages":[{"role":"user","content":"x"}],"tool_choice":"none",)"
+     R"("tools":[{"type":"function","function":{"name":"f"}}])",
+     200, ""},
+    {R"("messages":[{"role":"user","content":"x"}],"tools":[])", 200, ""},
     {R"("messages":[{"role":"user","content":"x"}],"chat_template":"{{ 1 }}")", 400, "chat_template"},
     {R"("messages":[{"role":"user","content":"x"}],"chat_template_kwargs":5)", 400, "chat_template_kwargs"},
     {R"("messages":[{"role":"user","content":"x"}],"continue_final_message":true)", 400, "continue_final_message"},

@@ -16,7 +16,8 @@ constexpr double kRunnerStatsEvery = 1;  // second: the runner's report is not f
 // The runner's own account, by the names of metrics. A platform without an account has zeros: nothing is compiled
 // there, and nothing moved.
 std::vector<std::pair<std::string, double>> runner_stats(const runner::Worker& worker) {
-  const nlohmann::json artifacts = worker.report("artifacts"), transfers = worker.report("transfers");
+  const nlohmann::json artifacts = worker.report("artifacts"), transfers = worker.report("transfers"),
+                       rows = worker.report("rows");
   std::vector<std::pair<std::string, double>> out = {
       {"spyre_compiles_after_ready_total", artifacts.is_object() ? artifacts.value("compiles_after_ready", 0.0) : 0.0}};
   for (const char* direction : {"to_device", "to_host"}) {
@@ -31,6 +32,11 @@ std::vector<std::pair<std::string, double>> runner_stats(const runner::Worker& w
     out.emplace_back(fmt::format("spyre_transfers_{}_total", direction), count);
     out.emplace_back(fmt::format("spyre_transfer_card_bytes_{}_total", direction), card);
     out.emplace_back(fmt::format("spyre_transfer_padding_bytes_{}_total", direction), card - logical);
+  }
+  for (const char* part : {"body", "head"}) {
+    for (const char* kind : {"live", "padding"})
+      out.emplace_back(fmt::format("spyre_{}_rows_{}_total", kind, part),
+                       rows.is_object() ? rows.value(part, nlohmann::json::object()).value(kind, 0.0) : 0.0);
   }
   return out;
 }

@@ -78,6 +78,7 @@ TEST(AsyncEngine, ServesManyThreads) {
   EXPECT_EQ(stats.running + stats.waiting + stats.blocks_used, 0);
   EXPECT_EQ(rig.worker->num_requests(), 0);
   EXPECT_EQ(stats.runner.front().first, "spyre_compiles_after_ready_total");
+  EXPECT_EQ(stats.runner.back(), (std::pair<std::string, double>("spyre_padding_rows_head_total", 0)));
 }
 
 TEST(AsyncEngine, SleepsWhenThereIsNothingToDo) {

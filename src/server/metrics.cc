@@ -74,6 +74,10 @@ constexpr Described kRunner[] = {
     {"spyre_transfer_card_bytes_to_host_total", "Bytes from the device on the card's extents, padding included"},
     {"spyre_transfer_padding_bytes_to_device_total", "Bytes of these to the device that were padding"},
     {"spyre_transfer_padding_bytes_to_host_total", "Bytes of these from the device that were padding"},
+    {"spyre_live_rows_body_total", "Rows of tokens that steps computed"},
+    {"spyre_padding_rows_body_total", "Rows that the card computes beside them to fill a bucket"},
+    {"spyre_live_rows_head_total", "Rows that logits were computed for"},
+    {"spyre_padding_rows_head_total", "Rows that the card computes beside them to fill a bucket"},
 };
 
 std::string number(double value) {

@@ -19,7 +19,10 @@ engine::EngineStats example() {
   stats.finished = {7, 5, 2, 1};
   stats.time_to_first_token.observe(0.03);
   stats.time_to_first_token.observe(5000);
-  stats.runner = {{"spyre_compiles_after_ready_total", 0}, {"spyre_something_bytes", 2.5}};
+  stats.runner = {{"spyre_compiles_after_ready_total", 0},
+                  {"spyre_something_bytes", 2.5},
+                  {"spyre_live_rows_body_total", 70},
+                  {"spyre_padding_rows_body_total", 58}};
   return stats;
 }
 
@@ -65,6 +68,10 @@ TEST(Metrics, SaysWhatTheEngineCounted) {
   EXPECT_THAT(page, HasSubstr("vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"m\"} 2\n"));
   EXPECT_THAT(page, HasSubstr("spyre_compiles_after_ready_total{engine=\"0\",model_name=\"m\"} 0\n"));
   EXPECT_THAT(page, HasSubstr("spyre_something_bytes{engine=\"0\",model_name=\"m\"} 2.5\n"));
+  EXPECT_THAT(page, HasSubstr("# TYPE spyre_live_rows_body_total counter\n"
+                              "spyre_live_rows_body_total{engine=\"0\",model_name=\"m\"} 70\n"));
+  EXPECT_THAT(page, HasSubstr("# HELP spyre_padding_rows_body_total Rows that the card computes"));
+  EXPECT_THAT(page, HasSubstr("spyre_padding_rows_body_total{engine=\"0\",model_name=\"m\"} 58\n"));
   EXPECT_THAT(page, HasSubstr("spyre_http_connections 4\n"));
   EXPECT_THAT(page, HasSubstr("spyre_http_vanished_total 9\n"));
 }

@@ -162,6 +162,7 @@ TEST(Serve, ChatGoesThroughTheModelsTemplate) {
 }
 
 TEST(Serve, NothingIsCompiledWhileServing) {
+  const double rows_before = shared().metric("spyre_live_rows_body_total");
   for (int length : {1, 7, 63, 64, 65, 200, 500}) {
     EXPECT_EQ(
         shared()
@@ -170,6 +171,10 @@ TEST(Serve, NothingIsCompiledWhileServing) {
         200);
   }
   EXPECT_EQ(shared().metric("spyre_compiles_after_ready_total"), 0);
+  // The prompts and two steps of one token each, but what was found in the prefix cache.
+  EXPECT_TRUE(eventually([&] { return shared().metric("spyre_live_rows_body_total") >= rows_before + 7 * 3; }));
+  EXPECT_GT(shared().metric("spyre_padding_rows_body_total"), 0);
+  EXPECT_GT(shared().metric("spyre_live_rows_head_total"), 0);
   const Json version = shared().get("/version").json();
   EXPECT_EQ(version["platform"], "spyre");
   EXPECT_TRUE(version.contains("build_id") && version.contains("kernels"));

@@ -333,6 +333,7 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
   load_transfers_ = loaded;
   step_transfers_ = device_.transfers();
   device_.transfers() = {};
+  body_rows_ = head_rows_ = {};
   ready_ = true;
   return warm_up_;
 }
@@ -363,6 +364,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   const std::optional<int64_t> bucket = attention::round_up_in(token_ladder_, tokens);
   SPYRE_CHECK(bucket.has_value() && tokens > 0, "{} tokens for buckets up to {}", tokens, token_ladder_.back());
   BodyPlan& plan = body(*bucket);
+  body_rows_.add(tokens, *bucket);
   device_.upload(plan.token_ids, batch.token_ids.data(), "token_ids", tokens);
   device_.upload(plan.positions, batch.positions.data(), "positions", tokens);
   device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
@@ -382,6 +384,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   if (rows > 0) {
     const int64_t head_bucket = *attention::round_up_in(token_ladder_, rows);
     head_plan = &head(head_bucket);
+    head_rows_.add(rows, head_bucket);
     SelectPlan& select_plan = select(*bucket, head_bucket);
     device_.upload(select_plan.rows, batch.logits_rows.data(), "logits_rows", rows);
     step_launches_.push_back(&select_plan.launch);

@@ -63,6 +63,13 @@ class SpyreModelRunner final : public runner::ModelRunner {
     device::DeviceTensor hidden, logits;
   };
   using StepTensors = std::map<nn::StepInput, device::DeviceTensor>;
+  struct RowTotals {  // of steps since ready
+    int64_t live = 0, padding = 0;
+    void add(int64_t rows, int64_t bucket) {
+      live += rows;
+      padding += bucket - rows;
+    }
+  };
 
   // The topics of report().
   nlohmann::json artifacts() const;
@@ -70,6 +77,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json rules_met() const;
   nlohmann::json layouts() const;
   nlohmann::json transfers() const;
+  nlohmann::json rows() const;  // what steps computed, and what the card computes beside it
   nlohmann::json memory() const;
   nlohmann::json device_facts() const;
   nlohmann::json warm_up_facts() const;
@@ -121,6 +129,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   runner::WarmUpReport warm_up_;
   // Accounts: what loading moved, what a step of one token moves and takes on the card.
   device::TransferCounters load_transfers_, step_transfers_;
+  RowTotals body_rows_, head_rows_;
   const attention::StepTables* last_tables_ = nullptr;
   double warm_up_card_ns_ = 0;
 };

@@ -192,6 +192,27 @@ TEST_P(BitEqual, OverBatchesOfDecodes) {
   EXPECT_EQ(runner_of(step.harness).compiles_after_ready(), 0);
 }
 
+// A step's rows are computed on the card in the smallest bucket that holds them; the warm-up's are not counted.
+TEST(ModelRunner, CountsLiveRowsAndPadding) {
+  const Golden golden = golden_named("llama_mha16");
+  EngineConfig config = config_for(golden, DType::kF16);
+  config.max_num_batched_tokens = 64;
+  config.max_num_seqs = 8;
+  config.token_buckets = {8, 24, 64};
+  RunnerHarness harness(SpyrePlatform(), config);
+  const auto counted = [&](const char* part) { return runner_of(harness).report("rows").at(part); };
+  const nlohmann::json none = {{"live", 0}, {"padding", 0}};
+  EXPECT_EQ(counted("body"), none);
+  EXPECT_EQ(counted("head"), none);
+  const std::vector<int32_t> blocks = harness.blocks_for(64);
+  harness.run({{.tokens = std::vector<int32_t>(24, 3), .blocks = blocks, .rows = Piece::Rows::kLast}});
+  EXPECT_EQ(counted("body"), nlohmann::json({{"live", 24}, {"padding", 0}}));
+  EXPECT_EQ(counted("head"), nlohmann::json({{"live", 1}, {"padding", 7}}));
+  harness.run({{.tokens = std::vector<int32_t>(25, 3), .blocks = blocks, .rows = Piece::Rows::kAll}});
+  EXPECT_EQ(counted("body"), nlohmann::json({{"live", 24 + 25}, {"padding", 64 - 25}}));
+  EXPECT_EQ(counted("head"), nlohmann::json({{"live", 1 + 25}, {"padding", 7 + 64 - 25}}));
+}
+
 // The tables of a batched decode are of the grid's size, and counted though only a card would read all of them.
 TEST(ModelRunner, ABatchedDecodeMovesTheTablesOfItsGrid) {
   const Golden golden = golden_named("llama_mha16");

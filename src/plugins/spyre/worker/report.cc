@@ -155,6 +155,11 @@ json SpyreModelRunner::transfers() const {
           {"steps", device_.steps_run()}};
 }
 
+json SpyreModelRunner::rows() const {
+  const auto both = [](const RowTotals& t) { return json{{"live", t.live}, {"padding", t.padding}}; };
+  return {{"body", both(body_rows_)}, {"head", both(head_rows_)}};
+}
+
 json SpyreModelRunner::memory() const {
   return {{"card_bytes", device_.memory().used_by_label()},
           {"card_used", device_.memory().used()},
@@ -196,13 +201,18 @@ json SpyreModelRunner::settings() const {
 
 json SpyreModelRunner::report(const std::string& topic) const {
   using Topic = json (SpyreModelRunner::*)() const;
-  static constexpr std::pair<const char*, Topic> kTopics[] = {
-      {"device", &SpyreModelRunner::device_facts}, {"artifacts", &SpyreModelRunner::artifacts},
-      {"buckets", &SpyreModelRunner::buckets},     {"rules", &SpyreModelRunner::rules_met},
-      {"layouts", &SpyreModelRunner::layouts},     {"transfers", &SpyreModelRunner::transfers},
-      {"memory", &SpyreModelRunner::memory},       {"warm_up", &SpyreModelRunner::warm_up_facts},
-      {"work", &SpyreModelRunner::work},           {"card_time", &SpyreModelRunner::card_time},
-      {"settings", &SpyreModelRunner::settings}};
+  static constexpr std::pair<const char*, Topic> kTopics[] = {{"device", &SpyreModelRunner::device_facts},
+                                                              {"artifacts", &SpyreModelRunner::artifacts},
+                                                              {"buckets", &SpyreModelRunner::buckets},
+                                                              {"rules", &SpyreModelRunner::rules_met},
+                                                              {"layouts", &SpyreModelRunner::layouts},
+                                                              {"transfers", &SpyreModelRunner::transfers},
+                                                              {"rows", &SpyreModelRunner::rows},
+                                                              {"memory", &SpyreModelRunner::memory},
+                                                              {"warm_up", &SpyreModelRunner::warm_up_facts},
+                                                              {"work", &SpyreModelRunner::work},
+                                                              {"card_time", &SpyreModelRunner::card_time},
+                                                              {"settings", &SpyreModelRunner::settings}};
   if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
   json all = json::object();
   for (const auto& [name, function] : kTopics) {

@@ -167,14 +167,25 @@ void converse(ChatSession& session) {
   write_out("\n");
 }
 
-// From a pipe: an answer for each line, nothing else on stdout.
+// From a pipe: an answer for each line, nothing else on stdout. A line that is not text is left out, and said so.
 void answer_lines(ChatSession& session) {
   Lines lines;
+  int64_t number = 0, left_out = 0;
   while (!interrupted) {
     const auto line = lines.next();
-    if (!line || !session.take(*line)) break;
+    if (!line) break;
+    ++number;
+    try {
+      if (!session.take(*line)) break;
+    } catch (const NotText& error) {
+      ++left_out;
+      std::fprintf(stderr, "spyre: line %lld is left out: %s\n", static_cast<long long>(number), error.what());
+    }
   }
   if (interrupted) throw_error(ErrorCode::kCancelled, "interrupted");
+  if (left_out > 0) {
+    throw_error(ErrorCode::kInvalidArgument, "{} of {} lines were left out: they are not UTF-8", left_out, number);
+  }
 }
 
 void run_chat(const ChatCommandOptions& options) {

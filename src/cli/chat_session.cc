@@ -19,11 +19,22 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
+// The JSON library looks at what it writes.
+bool is_utf8(std::string_view text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool ChatSession::take(std::string_view line) {
   const std::string_view text = trimmed(line);
   if (text.empty()) return true;
+  if (!is_utf8(text)) throw NotText();
   if (text.starts_with("//")) {
     say(std::string(text.substr(1)));
   } else if (text.starts_with('/')) {

@@ -8,7 +8,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace spyre::cli {
+
+// A line that nobody can say: it is not UTF-8. The conversation is as it was.
+class NotText : public Error {
+ public:
+  NotText() : Error(ErrorCode::kInvalidArgument, "this is not UTF-8") {}
+};
 
 // How an answer ended.
 struct ChatReply {
@@ -34,7 +42,7 @@ class ChatSession {
   // that begins with "//" is said without its first slash. False: the user wants to go.
   //
   // A stopped answer stays in the conversation as far as it was said. What could not be answered is taken back, and the
-  // Error comes out.
+  // Error comes out; of a line that is not text, NotText.
   bool take(std::string_view line);
 
   // The system message and the turns.

@@ -61,6 +61,16 @@ TEST(ChatSession, Commands) {
   EXPECT_FALSE(rig.session.take(" /exit "));
 }
 
+TEST(ChatSession, ALineThatIsNotTextChangesNothing) {
+  Rig rig;
+  rig.session.take("hi");
+  for (const char* line : {"caf\xe9", "\xff", "/system caf\xe9", "\xed\xa0\x80", "cut \xe2\x82"})
+    EXPECT_THROW(rig.session.take(line), NotText) << line;
+  EXPECT_EQ(rig.contents(), "u:hi a:1 ");
+  EXPECT_TRUE(rig.session.take("caf\xc3\xa9"));
+  EXPECT_EQ(rig.asked.size(), 2u);
+}
+
 TEST(ChatSession, AStoppedAnswerStaysAsFarAsItWasSaid) {
   Rig rig;
   rig.next = {.text = "Once upon", .stopped = true};

@@ -73,6 +73,15 @@ TEST_F(Chat, AnswersEachLineOfAPipeAndPrintsNothingElse) {
   EXPECT_EQ(outcome.err, cut + "The conversation is forgotten.\n" + cut);
 }
 
+TEST_F(Chat, LeavesOutALineThatIsNotTextAndGoesOn) {
+  const Outcome outcome = chat("hello\ncaf\xe9\n\xff\xfe\nand again\n");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.out, "AAAA\nAAAA\n");
+  EXPECT_THAT(outcome.err, HasSubstr("spyre: line 2 is left out: this is not UTF-8\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("spyre: line 3 is left out: this is not UTF-8\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("spyre: 2 of 4 lines were left out: they are not UTF-8\n"));
+}
+
 TEST_F(Chat, GoesOnWithTheConversationUntilTheContextIsFull) {
   // 512 tokens: each turn takes its 100 bytes, two roles, a line end and the answer.
   std::string input;

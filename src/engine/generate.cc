@@ -78,4 +78,37 @@ GenerateResult generate(Engine& engine, Request request, const DeltaCallback& on
   return collector.result();
 }
 
+std::vector<std::vector<GenerateResult>> generate_all(Engine& engine, std::vector<Request> requests,
+                                                      const std::function<void()>& between_steps) {
+  SPYRE_CHECK(engine.idle() || engine.dead());
+  static const DeltaCallback kNoCallback;
+  std::vector<RequestId> ids;
+  std::vector<std::vector<Collector>> collectors(requests.size());
+  try {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Request& request = requests[i];
+      if (request.id.empty()) request.id = fmt::format("generate.{}", i);
+      engine.check(request);  // n among others
+      for (int32_t choice = 0; choice < request.n; ++choice) collectors[i].emplace_back(engine, kNoCallback);
+      ids.push_back(request.id);
+      engine.submit(std::move(request),
+                    [&mine = collectors[i]](OutputDelta&& delta) { mine[delta.choice].take(std::move(delta)); });
+    }
+    while (!engine.idle() && !engine.dead()) {
+      if (between_steps) between_steps();
+      engine.step();
+    }
+  } catch (...) {
+    for (const RequestId& id : ids) engine.cancel(id);
+    while (!engine.idle() && engine.step()) {
+    }
+    throw;
+  }
+  std::vector<std::vector<GenerateResult>> results(requests.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (Collector& collector : collectors[i]) results[i].push_back(collector.result());
+  }
+  return results;
+}
+
 }  // namespace spyre::engine

@@ -1,4 +1,4 @@
-// One request alone, from start to end: what a terminal needs of the engine.
+// Requests from start to end: one alone, for a terminal, or many side by side.
 #pragma once
 
 #include <atomic>
@@ -40,5 +40,12 @@ using DeltaCallback = std::function<void(const OutputDelta&)>;
 // steps: FinishReason::kAbort. The engine is idle again after any of these, exceptions included.
 GenerateResult generate(Engine& engine, Request request, const DeltaCallback& on_delta = {},
                         const std::atomic<bool>* cancel = nullptr);
+
+// Runs |requests| side by side in |engine|, which must be idle; requests without an id are given one. The results stand
+// by request and choice; the prompt's log-probs are those of choice 0. Throws what Engine::submit() throws before
+// anything has run. |between_steps| is called before each step; what it throws ends all requests and comes out. The
+// engine is idle again after any of these.
+std::vector<std::vector<GenerateResult>> generate_all(Engine& engine, std::vector<Request> requests,
+                                                      const std::function<void()>& between_steps = {});
 
 }  // namespace spyre::engine

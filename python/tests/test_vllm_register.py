@@ -87,6 +87,8 @@ def test_series(text, expected):
 
 
 def test_registering_imports_neither_vllm_nor_torch():
-    script = "import sys, spyre_inference.vllm as v; v.register(); print([m for m in ('vllm', 'torch') if m in sys.modules])"
+    script = (
+        "import sys, spyre_inference.vllm as v; v.register(); print([m for m in ('vllm', 'torch') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

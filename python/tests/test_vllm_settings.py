@@ -36,7 +36,12 @@ def config(**changes):
         ),
         cache_config=CacheConfig(),
         parallel_config=SimpleNamespace(
-            worker_cls="auto", tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_size=1, world_size=1, nnodes=1
+            worker_cls="auto",
+            tensor_parallel_size=1,
+            pipeline_parallel_size=1,
+            data_parallel_size=1,
+            world_size=1,
+            nnodes=1,
         ),
         scheduler_config=SimpleNamespace(max_num_seqs=256, max_num_batched_tokens=2048, scheduler_cls=None),
         load_config=SimpleNamespace(load_format="auto"),
@@ -67,7 +72,13 @@ def test_what_the_user_gave_is_handed_on():
         "model_config__original_max_model_len": 400,
         "model_config__max_model_len": 400,
         "parallel_config__tensor_parallel_size": 2,
-        "additional_config": {"platform": "cpu", "order": "tile", "threads": 2, "checked": True, "async_scheduling": True},
+        "additional_config": {
+            "platform": "cpu",
+            "order": "tile",
+            "threads": 2,
+            "checked": True,
+            "async_scheduling": True,
+        },
     }
     got = settings.collect(config(**changes))
     assert (got["block_size"], got["max_model_len"], got["tensor_parallel_size"]) == (100, 400, 2)

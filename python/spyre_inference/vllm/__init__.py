@@ -49,6 +49,4 @@ def register_ops() -> None:
         cause = f"VLLM_PLUGINS={os.environ['VLLM_PLUGINS']} does not name spyre_inference"
     else:
         cause = "another platform was set before the plugins were asked"
-    logger.warning(
-        "spyre-inference is installed, but vLLM runs on %s: %s", type(current_platform).__qualname__, cause
-    )
+    logger.warning("spyre-inference is installed, but vLLM runs on %s: %s", type(current_platform).__qualname__, cause)

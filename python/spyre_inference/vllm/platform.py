@@ -50,7 +50,9 @@ class SpyrePlatform(Platform):
         completed = _native.complete_config(settings.collect(vllm_config), *settings.config_texts(model))
         settings.write_back(vllm_config, completed)
         if wanted_async and not vllm_config.scheduler_config.async_scheduling:
-            logger.info("asynchronous scheduling is off; --additional-config '{\"async_scheduling\": true}' turns it on")
+            logger.info(
+                "asynchronous scheduling is off; --additional-config '{\"async_scheduling\": true}' turns it on"
+            )
         cls.vocab_size = max(cls.vocab_size, model.get_vocab_size())
 
     @classmethod
@@ -70,7 +72,9 @@ class SpyrePlatform(Platform):
             raise VLLMValidationError(str(error), parameter=known, value=known and getattr(params, known)) from None
 
     @classmethod
-    def get_attn_backend_cls(cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None) -> str:
+    def get_attn_backend_cls(
+        cls, selected_backend: Any, attn_selector_config: Any, num_heads: int | None = None
+    ) -> str:
         """Never used; vLLM only wants to see that there is one."""
         return "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"
 

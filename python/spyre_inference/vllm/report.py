@@ -11,8 +11,8 @@ SECONDS_BETWEEN_LINES = 10.0
 
 def warm_up_line(warm_up: dict[str, Any]) -> str:
     return (
-        f"warm-up: {warm_up['programs_compiled']} programs compiled and {warm_up['variants_recorded']} attention variants "
-        f"recorded in {warm_up['compile_seconds']:.2f} s, run in {warm_up['execute_seconds']:.2f} s"
+        f"warm-up: {warm_up['programs_compiled']} programs compiled and {warm_up['variants_recorded']} attention "
+        f"variants recorded in {warm_up['compile_seconds']:.2f} s, run in {warm_up['execute_seconds']:.2f} s"
     )
 
 

@@ -1,7 +1,7 @@
 """vLLM's schedulers, with an end for requests that failed in a step. vLLM knows none: an exception ends its engine.
 
-A failed request's blocks may hold anything, and vLLM publishes blocks in its prefix cache when it schedules them, before
-they are computed. So they are taken out of that cache, and whoever shares a block of the failed step ends as well.
+A failed request's blocks may hold anything, and vLLM publishes blocks in its prefix cache when it schedules them,
+before they are computed. So they are taken out of that cache, and whoever shares a block of the failed step ends too.
 """
 
 from typing import Any
@@ -38,7 +38,9 @@ class EndsFailedRequests:
         for request in self.running:
             if request.request_id not in errors and written & self.block_ids_of(request.request_id):
                 errors[request.request_id] = SHARED
-        for request in self.finish_requests(list(errors), RequestStatus.FINISHED_ERROR):
+        ended = [self.requests[request_id] for request_id in errors]
+        self.finish_requests(list(errors), RequestStatus.FINISHED_ERROR)
+        for request in ended:
             text = errors[request.request_id]
             logger.error("request %s failed: %s", request.request_id, text)
             output = EngineCoreOutput(

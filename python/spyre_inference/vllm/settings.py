@@ -65,10 +65,15 @@ NOT_BUILT = (
     Door("parallel_config.enable_expert_parallel", "--enable-expert-parallel"),
     Door("parallel_config.enable_eplb", "--enable-eplb"),
     Door("parallel_config.enable_dbo", "--enable-dbo"),
-    Door("parallel_config.distributed_executor_backend", "--distributed-executor-backend", "use uni or mp", ("uni", "mp")),
+    Door(
+        "parallel_config.distributed_executor_backend", "--distributed-executor-backend", "use uni or mp", ("uni", "mp")
+    ),
     Door("parallel_config.worker_cls", "--worker-cls", "the platform brings its worker", ("auto", WORKER)),
     Door(
-        "scheduler_config.scheduler_cls", "--scheduler-cls", "the platform brings its scheduler", (SCHEDULER, ASYNC_SCHEDULER)
+        "scheduler_config.scheduler_cls",
+        "--scheduler-cls",
+        "the platform brings its scheduler",
+        (SCHEDULER, ASYNC_SCHEDULER),
     ),
 )
 
@@ -149,7 +154,7 @@ def collect(vllm_config: Any) -> dict[str, Any]:
     if model.original_max_model_len in (None, -1):
         settings["max_model_len"] = None
     if ours.get("preset") == "original":
-        # The original's defaults differ from vLLM's: its own dtype and number of sequences where vLLM's stand untouched.
+        # Where vLLM's defaults stand untouched, the original's are meant: its dtype, its number of sequences.
         if settings["dtype"] == checkpoint_dtype(model):
             settings["dtype"] = None
         if scheduler.max_num_seqs in default_max_num_seqs(parallel.world_size):
@@ -169,7 +174,7 @@ def kv_cache(cache: Any) -> dict[str, Any]:
         if not space.isdecimal():
             raise InvalidArgumentError(f"VLLM_CPU_KVCACHE_SPACE='{space}' is not a number of GiB")
         return {"kv_cache_memory_bytes": int(space) * GIB}
-    if cache.gpu_memory_utilization != type(cache).__dataclass_fields__["gpu_memory_utilization"].default:
+    if cache.gpu_memory_utilization != type(cache)().gpu_memory_utilization:  # not vLLM's default
         return {"gpu_memory_utilization": cache.gpu_memory_utilization}
     return {"serving": True}
 
@@ -190,10 +195,11 @@ def checkpoint_dtype(model: Any) -> str | None:
 
 
 def default_max_num_seqs(world_size: int) -> set[int]:
-    """What vLLM takes for max_num_seqs when its user says nothing."""
+    """What vLLM may take for max_num_seqs when its user says nothing."""
+    from vllm.config import SchedulerConfig
     from vllm.engine.arg_utils import EngineArgs
 
-    return set(EngineArgs.get_batch_defaults(world_size)[1].values())
+    return {SchedulerConfig.DEFAULT_MAX_NUM_SEQS, *EngineArgs.get_batch_defaults(world_size)[1].values()}
 
 
 def write_back(vllm_config: Any, completed: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What of vLLM's insides the plugin leans on, written down: so that a new release shows its differences by name.
 
-    python -m spyre_inference.vllm.surface            differences between the installed vLLM and surface.json; 1 if any
-    python -m spyre_inference.vllm.surface --record   write surface.json anew
+python -m spyre_inference.vllm.surface            differences between the installed vLLM and surface.json; 1 if any
+python -m spyre_inference.vllm.surface --record   write surface.json anew
 """
 
 import argparse
@@ -97,7 +97,9 @@ def door_fields() -> dict[str, bool]:
         name, rest = names[0], names[1:]
         types = typing.get_type_hints(kind)
         if not rest:
-            return name in types or hasattr(kind, name) or bool(re.search(rf"self\.{name}( =|:)", inspect.getsource(kind)))
+            return (
+                name in types or hasattr(kind, name) or bool(re.search(rf"self\.{name}( =|:)", inspect.getsource(kind)))
+            )
         return name in types and has(types[name], rest)
 
     return {door.path: has(VllmConfig, door.path.split(".")) for door in settings.NOT_BUILT}

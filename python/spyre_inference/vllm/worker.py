@@ -125,7 +125,7 @@ class SpyreWorker(WorkerBase):
             logger.info("profile: %s", self.meter.end_profile())
 
     def sleep(self, level: int = 1) -> None:
-        """vLLM has paused its scheduler. Weights and KV cache stay: they are in host memory, and waking takes no time."""
+        """vLLM has paused its scheduler. Weights and KV cache stay: they are in host memory already."""
         logger.info("sleep(level=%d): paused; weights and KV cache stay where they are", level)
 
     def wake_up(self, tags: list[str] | None = None) -> None: ...

@@ -134,12 +134,6 @@ void read_new(nb::handle requests, ScheduledStep& result) {
   }
 }
 
-bool contains(nb::handle container, nb::handle value) {
-  const int found = PySequence_Contains(container.ptr(), value.ptr());
-  if (found < 0) throw nb::python_error();
-  return found == 1;
-}
-
 // The columns of a CachedRequestData. Of what is usually empty, an invalid object says so.
 struct CachedColumns {
   explicit CachedColumns(nb::handle cached)
@@ -154,6 +148,10 @@ struct CachedColumns {
       throw_error(ErrorCode::kInvalidArgument,
                   "{} has {} req_ids, {} new_block_ids, {} num_computed_tokens and {} num_output_tokens", kCached,
                   req_ids.size(), new_block_ids.size(), num_computed_tokens.size(), num_output_tokens.size());
+    }
+    if (resumed.is_valid() && !PyAnySet_Check(resumed.ptr())) {
+      throw_error(ErrorCode::kInvalidArgument, "resumed_req_ids is of type {}, it must be a set",
+                  describe_type(resumed));
     }
     if (all_token_ids.is_valid() && !PyDict_Check(all_token_ids.ptr())) {
       throw_error(ErrorCode::kInvalidArgument, "all_token_ids is of type {}, it must be a dict",
@@ -170,7 +168,7 @@ struct CachedColumns {
   runner::CachedRequest request(int64_t i) const {
     const Names& n = names();
     runner::CachedRequest out{.id = read_string(req_ids[i], n.req_ids.text)};
-    out.resumed = resumed.is_valid() && contains(resumed, req_ids[i]);
+    out.resumed = resumed.is_valid() && PySet_Contains(resumed.ptr(), req_ids[i].ptr()) == 1;
     if (all_token_ids.is_valid()) {
       PyObject* tokens = PyDict_GetItemWithError(all_token_ids.ptr(), req_ids[i].ptr());
       if (tokens != nullptr) out.all_token_ids = read_ids(tokens, n.all_token_ids.text);

@@ -183,11 +183,11 @@ nb::dict kernels() {
   const CpuFeatures cpu = CpuFeatures::detected();
   nb::dict orders;
   for (const auto& [name, dtype] : kDtypes) {
-    if (dtype) orders[name] = nb::str(to_string(resolve_order(*dtype, OrderChoice::kAuto, cpu)).data());
+    if (dtype) orders[name] = write(std::string(to_string(resolve_order(*dtype, OrderChoice::kAuto, cpu))));
   }
   nb::dict result;
-  result["cpu"] = nb::str(to_string(cpu).c_str());
-  result["kernels"] = nb::str(to_string(CpuFeatures::capped_by_environment()).c_str());
+  result["cpu"] = write(to_string(cpu));
+  result["kernels"] = write(to_string(CpuFeatures::capped_by_environment()));
   result["orders"] = orders;
   return result;
 }
@@ -196,7 +196,7 @@ nb::dict kernels() {
 
 EngineConfig read_settings(const nb::dict& settings) {
   EngineConfig config;
-  for (const auto& [key, value] : settings) {
+  for (const auto [key, value] : settings) {
     const Setting& setting = find_setting(read_string(key, "the name of a setting"));
     if (value.is_none()) continue;
     std::visit([&](auto member) { read(value, setting.name, config.*member); }, setting.member);
@@ -213,7 +213,7 @@ nb::dict write_settings(const EngineConfig& config) {
 }
 
 void bind_settings(nb::module_& m) {
-  m.def("build_id", [] { return nb::str(build_id().data(), build_id().size()); });
+  m.def("build_id", [] { return std::string(build_id()); });
   m.def("kernels", &kernels, "What this machine's CPU offers, what of it the kernels use, and the orders of sums.");
   m.def("complete_config", &complete_config, nb::arg("settings"), nb::arg("config_json"),
         nb::arg("generation_json") = "", "Settings as the platform completes them for a model's config.json.");

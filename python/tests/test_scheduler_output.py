@@ -380,6 +380,59 @@ def test_what_changes_nothing_is_left_alone(worker, token, name, value):
     assert step(worker, output).token_ids == [[token]]
 
 
+HOSTILE = [
+    None,
+    True,
+    0,
+    -1,
+    1 << 70,
+    float("nan"),
+    "a",
+    b"a",
+    [None],
+    [[]],
+    ([-1],),
+    {"a": None},
+    {5: 5},
+    object(),
+    np.array([[1]]),
+    np.array(["a"], object),
+    iter([1]),
+    range(1 << 40),
+]
+NAMES = {
+    "step": vars(scheduler_output({})).keys() | {"block_table_updates"},
+    "new": vars(new_request("a", [], [])).keys(),
+    "cached": vars(cached_requests()).keys(),
+    "sampling": vars(greedy()).keys(),
+}
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in NAMES.items() for name in sorted(names)])
+def test_whatever_a_field_holds_the_worker_serves_on(worker, token, part, name):
+    """No value of any field raises, where there is somebody to answer, or leaves anything behind."""
+    for value in HOSTILE:
+        first_step(worker, new_request("b", PROMPT, [1]))
+        new = new_request("a", OTHER, [2])
+        cached = cached_requests(("b", None, len(PROMPT), 1))
+        output = scheduler_output({"a": len(OTHER), "b": 1}, [new], cached)
+        setattr({"step": output, "new": new, "cached": cached, "sampling": new.sampling_params}[part], name, value)
+        try:
+            has_tokens = worker.execute(output)
+        except errors.InvalidArgumentError as error:
+            assert name == "num_scheduled_tokens" and name in str(error)
+        else:
+            assert has_tokens is (name != "num_scheduled_tokens" or bool(value))
+            if has_tokens:
+                answer = worker.sample()
+                assert sorted(answer.req_ids) == sorted(output.num_scheduled_tokens)
+                assert all("\n" not in text for text in answer.errors.values())
+        worker.execute(scheduler_output({}, finished_req_ids={"a", "b"}))
+        assert worker.num_requests == 0
+        assert first_step(worker, new_request("c", PROMPT, [1])).token_ids == [[token]]
+        worker.execute(scheduler_output({}, finished_req_ids={"c"}))
+
+
 # ------------------------------------------------------------ grammar masks
 
 

@@ -252,10 +252,15 @@ std::optional<runner::GrammarMask> read_grammar_output(nb::handle output) {
     throw_error(ErrorCode::kUnsupported, "{} has {} rows for {} requests; rows of drafts are not built",
                 n.grammar_bitmask.text, rows, mask.request_ids.size());
   }
-  mask.rows.resize(rows);
+  const int64_t step = words.stride(1);
   for (size_t i = 0; i < rows; ++i) {
-    mask.rows[i].resize(words.shape(1));
-    for (size_t j = 0; j < words.shape(1); ++j) mask.rows[i][j] = static_cast<uint32_t>(words(i, j));
+    const int32_t* row = words.data() + static_cast<int64_t>(i) * words.stride(0);
+    std::vector<uint32_t>& out = mask.rows.emplace_back(words.shape(1));
+    if (step == 1) {
+      std::copy_n(row, out.size(), out.begin());
+    } else {
+      for (size_t j = 0; j < out.size(); ++j) out[j] = static_cast<uint32_t>(row[static_cast<int64_t>(j) * step]);
+    }
   }
   return mask;
 }

@@ -173,9 +173,9 @@ const Setting& find_setting(const std::string& name) {
 
 nb::dict complete_config(const nb::dict& settings, const std::string& config_json, const std::string& generation_json) {
   EngineConfig config = read_settings(settings);
-  const formats::ModelConfig model =
-      formats::parse_model_config(config_json, generation_json, "config.json", "generation_config.json");
-  platforms().get(config.platform).check_and_update_config(config, model);
+  const platform::Platform& platform = platforms().get(config.platform);
+  platform.check_and_update_config(
+      config, formats::parse_model_config(config_json, generation_json, "config.json", "generation_config.json"));
   return write_settings(config);
 }
 

@@ -1,5 +1,6 @@
 """Settings: what is read, what is refused, and that a completed config is read again as it was."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,10 @@ def test_none_is_unset():
 
 def test_numpy_ints_paths_and_tuples_are_taken():
     completed = complete(
-        max_model_len=np.int32(300), threads=np.uint8(2), model=Path("a/b"), token_buckets=(np.int64(8), 16),
+        max_model_len=np.int32(300),
+        threads=np.uint8(2),
+        model=Path("a/b"),
+        token_buckets=(np.int64(8), 16),
         gpu_memory_utilization=np.float32(0.5),
     )
     assert completed["max_model_len"] == 300 and completed["threads"] == 2
@@ -146,6 +150,18 @@ def test_the_machine_is_described():
     assert set(machine) == {"cpu", "kernels", "orders"}
     assert machine["orders"]["float16"] == "sequential"
     assert machine["orders"]["bfloat16"] == ("tile" if "amx" in machine["cpu"] else "pair")
+
+
+def test_plugins_are_looked_for_beside_the_module_and_in_the_path():
+    code = (
+        "from spyre_inference import _native\n"
+        "try: _native.complete_config({'platform': 'abacus'}, '{}')\n"
+        "except Exception as error: print(error)\n"
+    )
+    environment = os.environ | {"SPYRE_PLUGIN_PATH": "/first/folder::/second"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    beside = Path(_native.__file__).resolve().parent / "lib" / "spyre" / "plugins"
+    assert f"looked for in {beside}, /first/folder, /second" in ended.stdout
 
 
 def test_importing_starts_no_thread_and_says_nothing():

@@ -1,4 +1,4 @@
-"""Recorded scheduler traces of vLLM 0.33 through the module, on the echo platform; and a real model.
+"""Recorded scheduler traces of vLLM 0.33 through the module, on the echo platform.
 
 The echo model answers (last + 1) % vocabulary, or under a grammar row the first allowed token from there upwards. It
 reads the whole context back through the block table first, so a wrong table, resume or prefix hit is an error of the
@@ -14,16 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scheduler_steps import (
-    GOLDEN,
-    SAMPLING_DEFAULTS,
-    TRACES,
-    cached_requests,
-    first_step,
-    new_request,
-    scheduler_output,
-    step,
-)
+from scheduler_steps import GOLDEN, SAMPLING_DEFAULTS, TRACES, new_request, scheduler_output
 
 from spyre_inference import _native
 
@@ -259,48 +250,3 @@ def test_a_confused_translation_is_caught_by_a_trace(confusion, tmp_path):
         except AssertionError:
             caught.append(name)
     assert caught, f"no trace catches {confusion}"
-
-
-# ------------------------------------------------------------ a real model
-
-
-def test_greedy_tokens_of_a_golden_model():
-    """One prompt in chunks, twice side by side, then token by token: what transformers generated in fp32."""
-    golden = json.loads((GOLDEN / "llama_gqa64" / "golden.json").read_text())
-    prompt, expected = golden["prompt_token_ids"], golden["greedy_token_ids"]
-    worker = _native.HostedWorker({"platform": "cpu", "model": str(GOLDEN / "llama_gqa64"), "block_size": 16})
-    worker.load_model()
-    worker.initialize_kv_cache(32)
-    worker.warm_up()
-    answer = step(worker, scheduler_output({"a": 50}, [new_request("a", prompt, range(1, 11))]))
-    assert answer.token_ids == [[]]
-    fields = {"cached": cached_requests(("a", None, 50, 0)), "new": [new_request("b", prompt, range(11, 21))]}
-    answer = step(worker, scheduler_output({"b": len(prompt), "a": len(prompt) - 50}, **fields))
-    tokens = [answer.token_ids[0]]
-    assert answer.token_ids[1] == answer.token_ids[0]
-    for drawn in range(1, len(expected)):
-        known = len(prompt) + drawn - 1
-        both = cached_requests(("a", None, known, drawn), ("b", None, known, drawn))
-        answer = step(worker, scheduler_output({"a": 1, "b": 1}, cached=both))
-        assert answer.token_ids[0] == answer.token_ids[1]
-        tokens.append(answer.token_ids[0])
-    assert [token for drawn in tokens for token in drawn] == expected
-
-
-def test_the_same_prompt_through_the_engine_gives_the_same_tokens():
-    from spyre_inference import Engine, SamplingParams
-
-    golden = json.loads((GOLDEN / "llama_gqa64" / "golden.json").read_text())
-    prompt = golden["prompt_token_ids"]
-    model = str(GOLDEN / "llama_gqa64")
-    with Engine(model, platform="cpu", max_model_len=256) as engine:
-        (output,) = engine.generate([prompt], SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True))
-    worker = _native.HostedWorker({"platform": "cpu", "model": model, "max_model_len": 256, "block_size": 16})
-    worker.load_model()
-    worker.initialize_kv_cache(17)
-    worker.warm_up()
-    tokens = first_step(worker, new_request("a", prompt, range(1, 11))).token_ids[0]
-    for drawn in range(1, 4):
-        row = ("a", None, len(prompt) + drawn - 1, drawn)
-        tokens += step(worker, scheduler_output({"a": 1}, cached=cached_requests(row))).token_ids[0]
-    assert list(output.choices[0].token_ids) == tokens

@@ -11,10 +11,6 @@
 #include "formats/gguf.h"
 #include "text/test_data.h"
 
-#define LLVMFuzzerTestOneInput fuzz_chat_template  // hostile_test.cc has another
-#include "text/chat_template_fuzz.cc"              // the corpus is replayed below
-#undef LLVMFuzzerTestOneInput
-
 namespace spyre::text {
 namespace {
 
@@ -384,17 +380,6 @@ TEST(ChatTemplateLimits, LongChatsFit) {
     messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", std::string(1000, 'x')}});
   }
   EXPECT_GT(render(read_text(data_path("../chat_templates/qwen3.jinja")), messages).size(), 3000000u);
-}
-
-TEST(FuzzCorpus, ChatTemplate) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(data_path("fuzz/chat_template"))) {
-    const std::string text = read_text(entry.path());
-    SCOPED_TRACE(entry.path().string());
-    fuzz_chat_template(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    ++files;
-  }
-  EXPECT_GE(files, 10);
 }
 
 // ---- where templates come from --------------------------------------------------------------------------------------

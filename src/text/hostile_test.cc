@@ -5,8 +5,8 @@
 #include <random>
 
 #include "base/error.h"
+#include "text/fuzz_entries.h"
 #include "text/test_data.h"
-#include "text/tokenizer_json_fuzz.cc"  // the corpus is replayed below
 
 namespace spyre::text {
 namespace {
@@ -285,7 +285,7 @@ TEST(HostileText, BytesChangedAtRandom) {
       std::string text = whole;
       for (int i = 0; i < 3; ++i) text[random() % text.size()] = "\"{}[]:,0129aZ\\ \xC3"[random() % 16];
       SCOPED_TRACE(round);
-      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+      (void)fuzz_tokenizer_json(text);
     }
   }
 }
@@ -347,17 +347,6 @@ TEST(HostileFile, TrainingSettingsAreIgnored) {
                      {"pad_type_id", 0},
                      {"pad_token", "a"}};
   EXPECT_EQ(Tokenizer::from_json(file.dump()).encode("abababab"), ids);
-}
-
-TEST(FuzzCorpus, TokenizerJson) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(data_path("fuzz/tokenizer_json"))) {
-    const std::string text = read_text(entry.path());
-    SCOPED_TRACE(entry.path().string());
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    ++files;
-  }
-  EXPECT_GE(files, 8);
 }
 
 }  // namespace

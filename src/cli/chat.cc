@@ -100,7 +100,7 @@ class Model {
   explicit Model(const ChatCommandOptions& options)
       : options_(options),
         open_(open_model(options.model.config(), /*progress=*/true)),
-        tokenizer_(open_tokenizer(*open_.instance.checkpoint)) {
+        tokenizer_(text::open_tokenizer(*open_.instance.checkpoint)) {
     if (!tokenizer_) throw_error(ErrorCode::kNotFound, "the model has no tokenizer.json: it cannot chat");
     template_.emplace(open_template(options, *open_.instance.checkpoint, *tokenizer_));
     specials_ = text::special_texts(*tokenizer_);
@@ -123,7 +123,7 @@ class Model {
     }
     int64_t& most = request.sampling.max_tokens;
     most = most == kToTheEnd ? limit - used : std::min(most, limit - used);
-    request.sampling.eos_token_ids = eos_token_ids(*open_.instance.checkpoint, tokenizer_);
+    request.sampling.eos_token_ids = text::eos_token_ids(*open_.instance.checkpoint, tokenizer_);
     const engine::GenerateResult result = engine::generate(
         *engine_, std::move(request), [](const engine::OutputDelta& delta) { write_out(delta.text); }, &interrupted);
     write_out("\n");

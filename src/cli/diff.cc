@@ -75,7 +75,7 @@ struct DiffOptions {
 };
 
 std::vector<int32_t> make_prompt(const DiffOptions& options, const OpenModel& open) {
-  if (options.prompt.given()) return options.prompt.token_ids(open_tokenizer(*open.instance.checkpoint));
+  if (options.prompt.given()) return options.prompt.token_ids(text::open_tokenizer(*open.instance.checkpoint));
   std::mt19937 random(1);
   std::vector<int32_t> ids;
   const int64_t vocab = open.instance.worker->vocab_size();

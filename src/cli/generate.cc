@@ -103,9 +103,9 @@ void write_json(const GenerateOptions& options, const OpenModel& open, const std
 
 // A prompt of ids needs no tokenizer: without a usable one the answer is ids too.
 std::optional<text::Tokenizer> tokenizer_for(const GenerateOptions& options, const formats::Checkpoint& checkpoint) {
-  if (!options.prompt.has_ids) return open_tokenizer(checkpoint);
+  if (!options.prompt.has_ids) return text::open_tokenizer(checkpoint);
   try {
-    return open_tokenizer(checkpoint);
+    return text::open_tokenizer(checkpoint);
   } catch (const Error& error) {
     log().info("the answer is shown as ids: {}", error.what());
     return std::nullopt;
@@ -118,7 +118,7 @@ void run_generate(GenerateOptions& options) {
   const std::optional<text::Tokenizer> tokenizer = tokenizer_for(options, *open.instance.checkpoint);
   const std::vector<int32_t> prompt = options.prompt.token_ids(tokenizer);
   engine::Request request{.prompt_ids = prompt, .sampling = options.sampling};
-  request.sampling.eos_token_ids = eos_token_ids(*open.instance.checkpoint, tokenizer);
+  request.sampling.eos_token_ids = text::eos_token_ids(*open.instance.checkpoint, tokenizer);
 
   engine::Engine engine(*open.instance.worker,
                         {.num_blocks = open.instance.num_kv_blocks, .tokenizer = tokenizer ? &*tokenizer : nullptr});

@@ -185,22 +185,4 @@ OpenModel open_model(const platform::EngineConfig& config, bool progress) {
   return open;
 }
 
-std::optional<text::Tokenizer> open_tokenizer(const formats::Checkpoint& checkpoint) {
-  if (checkpoint.gguf() != nullptr) return text::Tokenizer::from_gguf(*checkpoint.gguf());
-  std::error_code error;  // a link that leads nowhere or to itself is for from_model_dir to name
-  const auto status = std::filesystem::symlink_status(checkpoint.folder() / "tokenizer.json", error);
-  if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
-  return text::Tokenizer::from_model_dir(checkpoint.folder());
-}
-
-std::vector<int32_t> eos_token_ids(const formats::Checkpoint& checkpoint,
-                                   const std::optional<text::Tokenizer>& tokenizer) {
-  std::vector<int32_t> ids;
-  for (int64_t id : checkpoint.config().eos_token_ids) ids.push_back(static_cast<int32_t>(id));
-  if (tokenizer) ids.insert(ids.end(), tokenizer->eos_ids().begin(), tokenizer->eos_ids().end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
 }  // namespace spyre::cli

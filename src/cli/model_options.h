@@ -9,7 +9,7 @@
 
 #include "platform/instance.h"
 #include "platform/plugin.h"
-#include "text/tokenizer.h"
+#include "text/model_tokenizer.h"
 
 namespace CLI {
 class App;
@@ -46,13 +46,6 @@ struct OpenModel {
 
 // Loads with a progress bar on stderr when that is a terminal and |progress| is set.
 OpenModel open_model(const platform::EngineConfig& config, bool progress);
-
-// The tokenizer of a model folder or GGUF file; none when a folder has no tokenizer.json.
-std::optional<text::Tokenizer> open_tokenizer(const formats::Checkpoint& checkpoint);
-
-// The tokens that end a text: those of the model's configuration and of its tokenizer.
-std::vector<int32_t> eos_token_ids(const formats::Checkpoint& checkpoint,
-                                   const std::optional<text::Tokenizer>& tokenizer);
 
 // Set by Ctrl-C (SIGINT) and SIGTERM once install_interrupt() has run; a second signal ends the process. From then on a
 // pipe without a reader is an error of the write and no signal.

@@ -171,16 +171,6 @@ server::ChatPromptIds encode_chat(const Served& served, bool guard, const server
   return out;
 }
 
-std::vector<int32_t> eos_ids(const Served& served) {
-  std::vector<int32_t> ids;
-  for (const int64_t id : served.open.instance.checkpoint->config().eos_token_ids)
-    ids.push_back(static_cast<int32_t>(id));
-  if (served.tokenizer) ids.insert(ids.end(), served.tokenizer->eos_ids().begin(), served.tokenizer->eos_ids().end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
 void describe(const ServeOptions& options, Served& served) {
   const platform::EngineConfig& config = served.open.instance.config;
   server::ServedModel& model = served.model;
@@ -195,7 +185,7 @@ void describe(const ServeOptions& options, Served& served) {
       return encode_chat(served, guard, arguments);
     };
   }
-  model.eos_token_ids = eos_ids(served);
+  model.eos_token_ids = text::eos_token_ids(*served.open.instance.checkpoint, served.tokenizer);
   model.version["platform"] = config.platform;
   if (config.dtype) model.version["dtype"] = std::string(to_string(*config.dtype));
   model.version["order"] = config.order;
@@ -213,7 +203,7 @@ void open_served(const ServeOptions& options, Served& served) {
   served.open = open_model(config, true);
   std::fprintf(stderr, "spyre: KV cache: %s\n", served.open.instance.kv_cache.c_str());
   const formats::Checkpoint& checkpoint = *served.open.instance.checkpoint;
-  served.tokenizer = open_tokenizer(checkpoint);
+  served.tokenizer = text::open_tokenizer(checkpoint);
   if (served.tokenizer) {
     served.chat_template = open_chat_template(checkpoint);
     served.specials = text::special_texts(*served.tokenizer);

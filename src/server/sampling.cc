@@ -4,21 +4,18 @@
 
 #include "runner/sampler.h"
 #include "server/api_error.h"
+#include "text/model_tokenizer.h"
 
 namespace spyre::server {
 namespace {
 
-// A word is forbidden at the start of a text and after a space: tokenizers spell the two differently.
 std::vector<std::vector<int32_t>> bad_word_ids(const Body& body, const ServedModel& model) {
   std::vector<std::vector<int32_t>> out;
   for (const std::string& given : body.strings("bad_words")) {
     if (!model.tokenizer) bad_field("bad_words", "this model has no tokenizer; use logit_bias");
-    const std::string word = given.substr(std::min(given.find_first_not_of(' '), given.size()));
-    const auto plain = model.tokenizer->encode(word, {.add_special = false});
-    const auto spaced = model.tokenizer->encode(" " + word, {.add_special = false});
-    if (plain.empty()) bad_field("bad_words", "'{}' has no tokens", quotable(given, 40));
-    out.push_back(plain);
-    if (spaced.size() == plain.size() && spaced.front() != plain.front()) out.push_back(spaced);
+    const auto spellings = text::word_spellings(*model.tokenizer, given);
+    if (spellings.empty()) bad_field("bad_words", "'{}' has no tokens", quotable(given, 40));
+    out.insert(out.end(), spellings.begin(), spellings.end());
   }
   return out;
 }

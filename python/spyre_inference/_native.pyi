@@ -1,5 +1,6 @@
 """The native library: what python/native/*.cc exports. Everything raises the exceptions of spyre_inference.errors."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 def build_id() -> str: ...
 def kernels() -> dict[str, Any]:
-    """The instruction sets this machine offers and the one that was taken: {"cpu": ..., "kernels": ..., "orders": ...}."""
+    """{"cpu": what it offers, "kernels": what of it they use, "orders": {dtype: its order of summation}}"""
 
 def complete_config(settings: dict[str, Any], config_json: str, generation_json: str = "") -> dict[str, Any]:
     """``settings`` as the platform completes them for a model of which only config.json (its text) is at hand."""
@@ -25,6 +26,7 @@ class StepOutput:
     logprobs: tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]] | None
     #: The same per request, one row for each prompt position from 1 on, in the step that ends its prompt.
     prompt_logprobs: dict[str, tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]]
+    #: Why a request failed, one line; it has no tokens. The host is to end it: until then it gives its error again.
     errors: dict[str, str]
 
 class HostedWorker:
@@ -46,9 +48,16 @@ class HostedWorker:
     def warm_up(self) -> dict[str, Any]:
         """{"programs_compiled": n, "variants_recorded": n, "compile_seconds": s, "execute_seconds": s}"""
     def execute(self, scheduler_output: Any) -> bool:
-        """True when sample() must follow; False for a step without tokens. Releases the GIL while it computes."""
-    def sample(self, grammar_output: Any = None) -> StepOutput: ...
-    def report(self, topic: str) -> Any: ...
+        """vLLM's SchedulerOutput, by attribute names. True when sample() must follow; False for a step without tokens.
+
+        What cannot be read, or is not built, is an error of the requests it is about; the rest of the step runs. Raises
+        InvalidArgumentError when not even the scheduled ids can be read, Error out of order. The GIL is released while
+        it computes.
+        """
+    def sample(self, grammar_output: Any = None) -> StepOutput:
+        """Draws the tokens of the step, under the rows of vLLM's GrammarOutput if there is one."""
+    def report(self, topic: str) -> Any:
+        """Python objects, or None for a topic that the platform does not have; topic "steps" is the worker's own."""
 
 class Engine:
     """The engine of the native server, without HTTP: spyre_inference.Engine is the face of it."""
@@ -60,11 +69,12 @@ class Engine:
     def vocab_size(self) -> int: ...
     @property
     def has_tokenizer(self) -> bool: ...
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]: ...
-    def decode(self, token_ids: list[int], skip_special_tokens: bool = True) -> str: ...
-    def generate(self, prompts: list[list[int]], params: list[Any]) -> list[dict[str, Any]]:
-        """All prompts in one batch of the engine. Per prompt: {"token_ids", "text", "logprobs", "prompt_logprobs",
-        "finish_reason", "stop_reason", "error", "num_cached_tokens"}. Releases the GIL; Ctrl-C ends it."""
-    def logits(self, token_ids: list[int]) -> NDArray[np.float32]:
+    def encode(self, text: str, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]: ...
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str: ...
+    def generate(self, prompts: Sequence[Any], params: Any) -> list[dict[str, Any]]:
+        """All prompts (str or ids) in one batch; as many params, or one for all. Per prompt the fields of engine.Output, with
+        those of engine.Choice in "choices", and log-probs as (token id, log-prob, rank, [(token id, log-prob), ...]).
+        Releases the GIL; Ctrl-C ends it."""
+    def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """[len(token_ids), vocab_size]: row i predicts token i + 1."""
     def report(self, topic: str) -> Any: ...

@@ -1,0 +1,5 @@
+"""``python -m spyre_inference`` is the program ``spyre``."""
+
+from ._program import main
+
+main()

@@ -9,6 +9,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden" / "data"
 TRACES = REPOSITORY / "tests" / "data" / "vllm_traces"
 
+#: Of the golden model that most tests run, with blocks of 16 tokens: its vocabulary, and two prompts of one block.
+BLOCK, VOCAB = 16, 307
+PROMPT = list(range(40, 52))
+OTHER = list(range(90, 101))
+
 #: What a SamplingParams of vLLM 0.33 holds when its user gave nothing.
 SAMPLING_DEFAULTS: dict[str, Any] = {
     "n": 1,

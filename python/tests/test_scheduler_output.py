@@ -13,7 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scheduler_steps import (
+    BLOCK,
     GOLDEN,
+    OTHER,
+    PROMPT,
+    VOCAB,
     cached_requests,
     first_step,
     grammar_output,
@@ -26,38 +30,7 @@ from scheduler_steps import (
 
 from spyre_inference import _native, errors
 
-BLOCK = 16
-VOCAB = 307
 WORDS = (VOCAB + 31) // 32
-PROMPT = list(range(40, 52))
-OTHER = list(range(90, 101))
-
-
-@pytest.fixture(scope="module")
-def module_worker():
-    worker = _native.HostedWorker(
-        {"platform": "cpu", "model": str(GOLDEN / "llama_gqa64"), "block_size": BLOCK, "max_num_seqs": 8}
-    )
-    worker.load_model()
-    worker.initialize_kv_cache(32)
-    worker.warm_up()
-    return worker
-
-
-@pytest.fixture
-def worker(module_worker):
-    """Knows nobody, before the test and after it."""
-    yield module_worker
-    module_worker.initialize_kv_cache(32)
-    module_worker.warm_up()
-
-
-@pytest.fixture(scope="module")
-def token(module_worker):
-    """The greedy token after PROMPT."""
-    (token,) = first_step(module_worker, new_request("first", PROMPT, [1])).token_ids[0]
-    module_worker.execute(scheduler_output({}, finished_req_ids={"first"}))
-    return token
 
 
 def only_error(output, req_id: str) -> str:

@@ -132,7 +132,7 @@ class Server:
                 [str(part) for part in command], stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **environment}
             )
 
-    def wait(self, seconds=600):
+    def ready(self, seconds=600):
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
             try:
@@ -155,10 +155,12 @@ class Server:
             lines = page.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
 
-    def stop(self):
+    def terminate(self):
         self.process.terminate()
+
+    def wait(self, seconds):
         try:
-            self.process.wait(20)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -167,7 +169,8 @@ class Server:
 #: A cache of 23 blocks of 64 tokens: eight long requests do not fit, and are set back.
 SERVE_OPTIONS = (
     "--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 128, "--block-size", 64,
-    "--num-gpu-blocks-override", 24, "--enable-prompt-tokens-details", "--enable-server-load-tracking",
+    "--num-gpu-blocks-override", 24, "--enable-prompt-tokens-details",
+    "--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}',
 )  # fmt: skip
 
 
@@ -183,17 +186,36 @@ def background(request, tiny, tmp_path_factory):
         faults = {"SPYRE_ECHO_FAULT": "throw@4,throw@8", "SPYRE_ECHO_DELAY_US": "20000"}
         echo = json.dumps({"platform": "echo"})
         running["echo_server"] = Server(tiny, logs / "echo.log", *SERVE_OPTIONS, "--additional-config", echo, **faults)
+    if "engine_process" in wanted:
+        command = [sys.executable, HERE / "engine_process.py", tiny, json.dumps(ENGINE_PROMPTS)]
+        log = open(logs / "engine_process.log", "w")
+        running["engine_process"] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     yield running
-    for server in running.values():
-        server.stop()
+    for process in running.values():
+        process.terminate()
+    for process in running.values():
+        process.wait(30)
+
+
+#: For engine_process.py.
+ENGINE_PROMPTS = random_prompts((3, 100, 180), 500, seed=13)
+
+
+@pytest.fixture(scope="session")
+def engine_process(background):
+    """(prompts, answers of the first round, answers after sleep and wake_up)"""
+    process = background["engine_process"]
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, out[-4000:]
+    return ENGINE_PROMPTS, *json.loads(next(line for line in out.splitlines() if line.startswith("[[{")))
 
 
 @pytest.fixture(scope="session")
 def server(background):
-    return background["server"].wait()
+    return background["server"].ready()
 
 
 @pytest.fixture(scope="session")
 def echo_server(background):
     """Its fourth forward pass throws; each takes 20 ms, so that a stream is still under way by then."""
-    return background["echo_server"].wait()
+    return background["echo_server"].ready()

@@ -74,6 +74,15 @@ def llm(tiny):
         yield made
 
 
+def test_an_engine_process_answers_the_same(engine_process, tiny, native):
+    prompts, *rounds = engine_process
+    expected = native(tiny, prompts, temperature=0.0, max_tokens=16, ignore_eos=True, logprobs=1)
+    for answers in rounds:
+        for ours, theirs in zip(answers, expected):
+            assert ours["token_ids"] == theirs.token_ids
+            assert ours["logprobs"] == [entry.logprob for entry in theirs.logprobs]
+
+
 def test_seeded_draws_are_the_native_engines(llm, tiny, native):
     prompts = random_prompts((5, 140), 500)
     wanted = {

@@ -6,9 +6,21 @@ import threading
 import time
 
 import pytest
-from conftest import native_bits, random_prompts
+from conftest import ROOT, native_bits, random_prompts
 
 GREEDY = {"model": "model", "temperature": 0.0}
+
+
+def word_prompts(lengths, seed):
+    """Token ids of plain words: where a prompt ends within a character, vLLM's detokeniser gives the prompt as well."""
+    vocab = json.loads((ROOT / "tests" / "data" / "tiny_tokenizer.json").read_text())["model"]["vocab"]
+    words = sorted(token for text, token in vocab.items() if text.isascii() and text.isalpha())
+    return [[words[i % len(words)] for i in prompt] for prompt in random_prompts(lengths, 10**6, seed)]
+
+
+def whole_characters(text):
+    """vLLM keeps back the bytes of a character that the last token left unfinished; the native engine shows U+FFFD."""
+    return text.rstrip("\ufffd")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +31,7 @@ def client(server):
 @pytest.fixture(scope="module")
 def answers(native, tiny):
     """The native engine's, for prompts of token ids."""
-    prompts = random_prompts((4, 70, 130), 500, seed=21)
+    prompts = word_prompts((4, 70, 130), seed=21)
     return prompts, native(tiny, prompts, temperature=0.0, max_tokens=24, ignore_eos=True, logprobs=2)
 
 
@@ -28,7 +40,7 @@ def complete(client, prompt, **fields):
 
 
 def test_the_engine_runs_on_our_platform(server):
-    assert "Platform plugin spyre_inference is activated" in server.text()
+    assert "spyre_inference.vllm.scheduler.SpyreScheduler" in server.text()
     assert "programs compiled" in server.text()
 
 
@@ -38,7 +50,7 @@ def test_completions_are_the_native_engines(client, answers):
     for prompt, native in zip(prompts, expected):
         choice = complete(client, prompt, max_tokens=24, logprobs=2, extra_body=extra).choices[0]
         assert choice.token_ids == native.token_ids
-        assert choice.text == native.text
+        assert choice.text == whole_characters(native.text)
         assert choice.logprobs.token_logprobs == [entry.logprob for entry in native.logprobs]
         for ours, theirs in zip(choice.logprobs.top_logprobs, native_bits(native.logprobs)):
             assert {int(name.removeprefix("token_id:")): value for name, value in ours.items()} == {
@@ -50,7 +62,7 @@ def test_a_stream_says_what_the_answer_says(client, answers):
     prompts, expected = answers
     stream = complete(client, prompts[1], max_tokens=24, stream=True, extra_body={"ignore_eos": True})
     parts = [chunk.choices[0].text for chunk in stream]
-    assert len(parts) > 3 and "".join(parts) == expected[1].text
+    assert len(parts) > 3 and "".join(parts) == whole_characters(expected[1].text)
 
 
 def test_chat_streamed_and_not(client):
@@ -90,27 +102,27 @@ def test_a_regular_expression_is_kept(client):
 
 
 def test_a_prefix_is_found(client):
-    prompt = random_prompts((150,), 500, seed=77)[0]
+    prompt = word_prompts((150,), seed=77)[0]
     cold, warm = complete(client, prompt), complete(client, prompt)
     assert warm.usage.prompt_tokens_details.cached_tokens == 128
     assert cold.choices[0].text == warm.choices[0].text
 
 
 def test_requests_are_set_back_and_lose_nothing(client, server, native, tiny):
-    prompts = random_prompts((150,) * 8, 500, seed=31)
+    prompts = word_prompts((150,) * 8, seed=31)
     expected = native(tiny, prompts, temperature=0.0, max_tokens=150, ignore_eos=True)
-    texts = [None] * len(prompts)
+    answers = [None] * len(prompts)
+    extra = {"ignore_eos": True, "return_token_ids": True}
 
     def ask(i):
-        answer = complete(client, prompts[i], max_tokens=150, extra_body={"ignore_eos": True})
-        texts[i] = answer.choices[0].text
+        answers[i] = complete(client, prompts[i], max_tokens=150, extra_body=extra).choices[0].token_ids
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert texts == [answer.text for answer in expected]
+    assert answers == [answer.token_ids for answer in expected]
     assert server.metric("vllm:num_preemptions_total") > 0, "the cache was to be too small"
 
 

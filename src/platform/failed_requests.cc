@@ -58,12 +58,9 @@ void FailedRequests::finish(std::span<const RequestId> ids) {
   for (const RequestId& id : ids) reasons_.erase(id);
 }
 
-std::vector<RequestId> FailedRequests::known_to(const Worker& worker) const {
-  std::vector<RequestId> known;
-  for (const auto& [id, reason] : reasons_) {
-    if (worker.find(id) != nullptr) known.push_back(id);
-  }
-  return known;
+int64_t FailedRequests::unknown_to(const Worker& worker) const {
+  return std::count_if(reasons_.begin(), reasons_.end(),
+                       [&](const auto& f) { return worker.find(f.first) == nullptr; });
 }
 
 const Step& FailedRequests::runnable(const Step& step, const Worker& worker, Step& filtered) {

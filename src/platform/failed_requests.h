@@ -1,5 +1,5 @@
-// The requests that a hosted worker has given up while their host still schedules them, and the KV blocks that nobody
-// has written on that account. Internal to the HostedWorker; single-threaded.
+// The requests that a hosted worker runs no more although their host still schedules them, and the KV blocks that
+// nobody has written on that account. Internal to the HostedWorker; single-threaded.
 //
 // A host that schedules ahead names a failed request once or twice more, and may have promised its blocks to others: to
 // one that begins with the same prompt, in the same step even. What was never written there must not be read, so such a
@@ -39,9 +39,8 @@ class FailedRequests {
   // The rows of |mask| whose requests have not failed; |mask| itself when that is all, or when it contradicts itself.
   const runner::GrammarMask& runnable(const runner::GrammarMask& mask, runner::GrammarMask& filtered) const;
 
-  int64_t size() const { return static_cast<int64_t>(reasons_.size()); }
-  // Those that |worker| has not been told to forget yet.
-  std::vector<runner::RequestId> known_to(const runner::Worker& worker) const;
+  // Those that |worker| has never known, or has forgotten: it counts the others itself, until they are finished.
+  int64_t unknown_to(const runner::Worker& worker) const;
 
  private:
   using Blocks = std::span<const int32_t>;

@@ -87,7 +87,6 @@ struct HostedWorker::Parts {
   std::string failed_step();
   HostedOutput answer(StepOutput drawn);
   void take_prompt_logprobs(const RequestOutput& given, HostedOutput& output);
-  void forget(std::vector<RequestId> ids);
 
   const Platform& platform;
   PreparedModel model;
@@ -206,14 +205,14 @@ void HostedWorker::Parts::take_in(const Step& step) {
   }
 }
 
-// A step that throws may have been applied or not: its finished ids are forgotten here, its requests in answer().
+// A step that throws may have been applied or not; its finished ids are forgotten in either case.
 void HostedWorker::Parts::run(const Step& step) {
   try {
     executed->ticket = worker->execute(step);
   } catch (...) {
     const std::string reason = failed_step();
     failed.fail_all(step, reason, *worker);
-    forget(step.finished);
+    worker->sample(worker->execute({.finished = step.finished}));  // nothing here can contradict the worker
   }
 }
 
@@ -267,7 +266,6 @@ HostedOutput HostedWorker::Parts::answer(StepOutput drawn) {
     output.tokens[i] = std::move(ran.tokens);
   }
   output.logprobs = side_by_side(logprobs);
-  forget(failed.known_to(*worker));
   return output;
 }
 
@@ -290,18 +288,12 @@ void HostedWorker::Parts::take_prompt_logprobs(const RequestOutput& given, Hoste
   found->second.reset();
 }
 
-// A step of finished ids alone: nothing in it can contradict the worker.
-void HostedWorker::Parts::forget(std::vector<RequestId> ids) {
-  if (ids.empty()) return;
-  worker->sample(worker->execute({.finished = std::move(ids)}));
-}
-
 // ---------------------------------------------------------------- accounts
 
 int64_t HostedWorker::num_requests() const {
   const Parts& p = *parts_;
   if (!p.worker) return 0;
-  return p.worker->num_requests() + p.failed.size() - std::ssize(p.failed.known_to(*p.worker));
+  return p.worker->num_requests() + p.failed.unknown_to(*p.worker);
 }
 
 nlohmann::json HostedWorker::report(const std::string& topic) const {

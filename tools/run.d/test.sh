@@ -35,6 +35,16 @@ cmd_test() {
     cmd_mutants "$@"
     return
   fi
+  if [ "${1:-}" = wheel ]; then
+    shift
+    cmd_test_wheel "$@"
+    return
+  fi
+  if [ "${1:-}" = vllm ]; then
+    shift
+    cmd_test_vllm "$@"
+    return
+  fi
   if [ "${1:-}" = clients ]; then
     cmd_clients
     return

@@ -75,7 +75,8 @@ def test_an_ignored_eos_is_a_token_like_any_other(worker, token):
     """vLLM leaves it among _all_stop_token_ids even then."""
     ignored = greedy(min_tokens=1, ignore_eos=True, _all_stop_token_ids={token})
     ours = greedy(min_tokens=1, ignore_eos=True, eos_token_ids=[token])
-    assert draw(worker, ignored, ours) == [token, token]
+    named = greedy(min_tokens=1, ignore_eos=True, _eos_token_id=token)
+    assert draw(worker, ignored, ours, named) == [token] * 3
 
 
 def test_nothing_but_the_allowed_tokens_is_drawn(worker):

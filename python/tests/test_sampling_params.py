@@ -112,7 +112,19 @@ def test_ids_come_in_any_container(of):
     assert f"token {VOCAB}" in refused(stop_token_ids=made([3, VOCAB]))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(np.uint8, 255), (np.int8, 127), (np.uint16, 65535), (np.int16, 32767), (np.uint32, 99999)]
+)
+def test_the_largest_ids_of_an_array_are_what_they_are(dtype, most):
+    params = sampling_params(stop_token_ids=np.array([most], dtype))
+    _native.check_sampling_params(params, most + 1)
+    with pytest.raises(errors.InvalidArgumentError, match=f"token {most} "):
+        _native.check_sampling_params(params, most)
+
+
 def test_arrays_that_are_no_ids_are_named():
+    assert "stop_token_ids[0]" in refused(stop_token_ids=np.array([1 << 31], np.uint32))
+    assert "stop_token_ids[0]" in refused(stop_token_ids=np.array([-1], np.int8))
     assert "stop_token_ids" in refused(stop_token_ids=np.array([1.0]))
     assert "stop_token_ids" in refused(stop_token_ids=np.array([[1]]))
     assert "stop_token_ids" in refused(stop_token_ids=np.array([1 << 63], np.uint64))

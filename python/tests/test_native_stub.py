@@ -48,7 +48,7 @@ def functions():
                 yield pytest.param(getattr(getattr(_native, owner), name), node, id=f"{owner}.{name}")
 
 
-@pytest.mark.parametrize(("function", "node"), functions())
+@pytest.mark.parametrize(("function", "node"), list(functions()))
 def test_a_function_has_the_parameters_of_the_stub(function, node):
     """nanobind writes a signature into the first line of the documentation: name(self, a: type, b: type = default)."""
     (signature,) = re.findall(r"\((.*)\) -> ", function.__doc__.splitlines()[0])

@@ -17,9 +17,17 @@ struct ReplayOptions {
   std::string file, model, platform;
 };
 
+platform::EngineConfig config_of(const engine::Recording& recording, const std::string& file) {
+  try {
+    return engine::config_of(recording.origin);
+  } catch (const Error& error) {
+    throw_error(error.code(), "'{}': {}", file, error.what());
+  }
+}
+
 void run_replay(const ReplayOptions& options) {
   const engine::Recording recording = engine::read_recording(options.file);
-  platform::EngineConfig config = engine::config_of(recording.origin);
+  platform::EngineConfig config = config_of(recording, options.file);
   if (!options.model.empty()) config.model = options.model;
   if (!options.platform.empty()) config.platform = options.platform;
   const std::string build = recording.origin.value("build", "");

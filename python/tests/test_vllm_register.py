@@ -4,6 +4,7 @@ import importlib.metadata
 import logging
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -92,3 +93,42 @@ def test_registering_imports_neither_vllm_nor_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def platform(monkeypatch):
+    """Puts a class in the place of vLLM's current_platform."""
+
+    def say(kind):
+        module = types.ModuleType("vllm.platforms")
+        module.current_platform = kind()
+        monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
+        monkeypatch.setitem(sys.modules, "vllm.platforms", module)
+
+    monkeypatch.delenv("VLLM_TARGET_DEVICE", raising=False)
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    return say
+
+
+@pytest.mark.parametrize(
+    ("environment", "cause"),
+    [
+        ({"VLLM_TARGET_DEVICE": "cpu"}, "VLLM_TARGET_DEVICE=cpu is set"),
+        ({"VLLM_PLUGINS": "spyre_inference_ops,other"}, "VLLM_PLUGINS=spyre_inference_ops,other does not name"),
+        ({}, "another platform"),
+    ],
+)
+def test_another_platform_in_charge_is_warned_about_with_the_cause(platform, environment, cause, monkeypatch, caplog):
+    platform(type("CpuPlatform", (), {}))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    vllm.register_ops()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "vLLM runs on CpuPlatform" in record.getMessage()
+    assert cause in record.getMessage()
+
+
+def test_our_platform_in_charge_is_no_news(platform, caplog):
+    platform(type("SpyrePlatform", (), {"__module__": "spyre_inference.vllm.platform"}))
+    vllm.register_ops()
+    assert caplog.records == []

@@ -144,7 +144,7 @@ def test_sleep_wake_up_and_profile_are_clean(llm, caplog_vllm):
 def test_the_line_about_the_card(llm):
     worker = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
     line = worker.meter.line()
-    assert "0 compiles since ready" in line and "padding" in line and "on a card (estimate)" in line
+    assert "0 compiles since ready" in line and "are padding" in line and "us (estimate)" in line
     assert "0 failed" in line
 
 

@@ -21,11 +21,10 @@ def model_text(host: Any) -> str:
     return json.dumps({topic: host.report(topic) for topic in ("device", "artifacts", "memory")}, indent=2)
 
 
-def padding_share(transfers: dict[str, Any] | None) -> float | None:
-    """Of the bytes that crossed to the card and back since it was ready, the share that was padding."""
-    labels = [label for way in (transfers or {}).get("since_ready", {}).values() for label in way.values()]
-    card, logical = (sum(label[key] for label in labels) for key in ("card_bytes", "logical_bytes"))
-    return (card - logical) / card if card else None
+def padding_share(rows: dict[str, Any], part: str) -> float:
+    """Of the rows that the card computes since it was ready, the share that fills up a bucket; 0 before the first."""
+    live, padding = rows[part]["live"], rows[part]["padding"]
+    return padding / (live + padding) if live + padding else 0.0
 
 
 class Meter:
@@ -49,14 +48,15 @@ class Meter:
 
     def line(self) -> str:
         """Topics that a platform does not have are left out."""
-        steps, artifacts, card = (self.host.report(topic) for topic in ("steps", "artifacts", "card_time"))
+        steps, artifacts, rows, card = map(self.host.report, ("steps", "artifacts", "rows", "card_time"))
         parts = [f"{steps['steps']} steps, {steps['tokens']} tokens, {steps['failed_steps']} failed"]
         if artifacts:
             parts.append(f"{artifacts['compiles_after_ready']} compiles since ready")
-        if (share := padding_share(self.host.report("transfers"))) is not None:
-            parts.append(f"{share:.1%} of the card's transfers padding")
+        if rows:
+            body, head = (padding_share(rows, part) for part in ("body", "head"))
+            parts.append(f"on a card {body:.1%} of the body's rows and {head:.1%} of the head's are padding")
         if card:
-            parts.append(f"last step {card['last_step_us']:.0f} us on a card (estimate)")
+            parts.append(f"the last step would take it {card['last_step_us']:.0f} us (estimate)")
         return "; ".join(parts)
 
     def begin_profile(self) -> None:

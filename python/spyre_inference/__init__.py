@@ -9,9 +9,12 @@ Importing this package starts no thread and loads no library: names are looked u
 it is a platform plugin (``spyre_inference.vllm``), and ``spyre`` is the program, as a command.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # to a type checker it is true; the module typing alone would cost more than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from .engine import Choice, Engine, Output, SamplingParams, TokenLogprob
     from .errors import Error, InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnsupportedError
 

@@ -134,9 +134,9 @@ def test_sleep_wake_up_and_profile_are_clean(llm, caplog_vllm):
     before = llm.generate(prompt, wanted, use_tqdm=False)[0].outputs[0].token_ids
     llm.sleep(level=1)
     llm.wake_up()
-    worker_rpc(llm, "profile", True, None)
+    llm.start_profile()
     after = llm.generate(prompt, wanted, use_tqdm=False)[0].outputs[0].token_ids
-    worker_rpc(llm, "profile", False, None)
+    llm.stop_profile()
     assert after == before
     assert any("profile: " in line and " steps" in line for line in caplog_vllm)
 

@@ -37,5 +37,5 @@ cmd_test_vllm() {  # [PYTEST_ARGUMENT...]
   # and remembers the result in its cache.
   (cd build/dist && HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 VLLM_CACHE_ROOT=$ROOT/.cache/vllm \
     SPYRE_PLUGIN_PATH=$ROOT/build/release/lib/spyre/test_plugins \
-    "$venv/bin/python" -m pytest -p no:cacheprovider --rootdir "$ROOT/tests/vllm" "${@:-$ROOT/tests/vllm}" </dev/null)
+    "$venv/bin/python" -m pytest -p no:cacheprovider --rootdir "$ROOT/tests/vllm" "$ROOT/tests/vllm" "$@" </dev/null)
 }

@@ -138,14 +138,15 @@ class Output:
 class Engine:
     """A loaded model.
 
-    ``model`` is a folder with config.json and ``*.safetensors``, or a .gguf file. ``platform`` is where it runs: spyre (the
-    software device), cpu (the reference interpreter: exact and slow), or a plugin's name. ``dtype`` is auto (the file's
-    own 16-bit type; float32 on cpu), float16, bfloat16 or float32 (cpu only). ``settings`` are named as the flags of
-    ``spyre serve`` and of vLLM: ``max_model_len``, ``max_num_seqs``, ``max_num_batched_tokens``, ``block_size``,
-    ``gpu_memory_utilization``, ``threads``, ...; an unknown name is refused with the list of the known ones.
+    ``model`` is a folder with config.json and ``*.safetensors``, or a .gguf file. ``platform`` is where it runs:
+    spyre (the software device), cpu (the reference interpreter: exact and slow), or a plugin's name. ``dtype`` is
+    auto (the file's own 16-bit type; float32 on cpu), float16, bfloat16 or float32 (cpu only). ``settings`` are
+    named as the flags of ``spyre serve`` and of vLLM: ``max_model_len``, ``max_num_seqs``,
+    ``max_num_batched_tokens``, ``block_size``, ``gpu_memory_utilization``, ``threads``, ...; an unknown name is
+    refused with the list of the known ones.
 
-    Any thread may call any method. One call computes at a time, the others wait for it without the GIL; Ctrl-C in the main
-    thread ends a call of its own between two steps. Not to be used on both sides of a fork.
+    Any thread may call any method. One call computes at a time, the others wait for it without the GIL; Ctrl-C in
+    the main thread ends a call of its own between two steps. Not to be used on both sides of a fork.
 
     A context manager: leaving it is :meth:`close`. Errors are those of :mod:`spyre_inference.errors`.
     """
@@ -170,8 +171,8 @@ class Engine:
     ) -> list[Output]:
         """Answers to one prompt or to many, in their order.
 
-        All prompts run together (continuous batching), and each gives what it would give alone. ``params`` are for all of
-        them, or a list with one for each; without them vLLM's defaults. A request that cannot be served raises
+        All prompts run together (continuous batching), and each gives what it would give alone. ``params`` are for
+        all of them, or a list with one for each; without them vLLM's defaults. A request that cannot be served raises
         InvalidArgumentError or UnsupportedError before anything runs; what goes wrong later is the ``error`` of its
         choice. KeyboardInterrupt ends all of it, and the engine can go on.
         """
@@ -181,28 +182,28 @@ class Engine:
     def logits(self, token_ids: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
         """The logits of every position: float32 ``[len(token_ids), vocab_size]``, where row i is about token i + 1.
 
-        Computed in chunks as any prompt is, with the same bits as in one chunk; slower than :meth:`generate`, since each
-        layer is run apart. Raises InvalidArgumentError for an id outside the vocabulary or more than max_model_len ids.
+        Computed in chunks as any prompt is, with the same bits as in one chunk; slower than :meth:`generate`, since
+        each layer is run apart. Raises InvalidArgumentError for an id outside the vocabulary or more than max_model_len ids.
         """
         return self._open().logits(token_ids)
 
     def encode(self, text: str, add_special_tokens: bool = True, parse_special_tokens: bool = True) -> list[int]:
         """The token ids of ``text``.
 
-        ``add_special_tokens`` adds what the model expects around a text (usually one BOS). ``parse_special_tokens`` reads
-        ``<|im_end|>`` as that token: switch it off for text of strangers. Raises NotFoundError without a tokenizer.
+        ``add_special_tokens`` adds what the model expects around a text (usually one BOS). ``parse_special_tokens``
+        reads ``<|im_end|>`` as that token: switch it off for text of strangers. Raises NotFoundError without a tokenizer.
         """
         return self._open().encode(text, add_special_tokens, parse_special_tokens)
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of ``token_ids``; bytes that are no characters give U+FFFD. Raises NotFoundError without a tokenizer."""
+        """The text of ``token_ids``; bytes that are no characters give U+FFFD. NotFoundError without a tokenizer."""
         return self._open().decode(token_ids, skip_special_tokens)
 
     def inspect(self, topic: str = "all") -> Any:
         """What was compiled, laid out and moved, as ``spyre inspect`` tells it.
 
-        Topics of the platform spyre: all, device, artifacts, buckets, rules, layouts, transfers (bytes), memory (bytes),
-        warm_up (seconds), work. Raises InvalidArgumentError for a topic that the platform does not have.
+        Topics of the platform spyre: all, device, artifacts, buckets, rules, layouts, transfers (bytes), memory
+        (bytes), warm_up (seconds), work. Raises InvalidArgumentError for a topic that the platform does not have.
         """
         return self._open().report(topic)
 
@@ -222,7 +223,7 @@ class Engine:
         return self._open().has_tokenizer
 
     def close(self) -> None:
-        """Gives memory and threads back, after a call that is running. Further calls raise; closing again does nothing."""
+        """Gives memory and threads back, after a call that is running. Further calls raise; to close again is fine."""
         self._native = None
 
     def __enter__(self) -> Self:

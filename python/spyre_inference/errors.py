@@ -1,7 +1,7 @@
 """What goes wrong, as exceptions.
 
-Every error of the native library is an :class:`Error` with a ``code`` that says what to do next; the common codes have a
-class of their own that is also the builtin exception a Python programmer would expect.
+Every error of the native library is an :class:`Error` with a ``code`` that says what to do next; the common codes have
+a class of their own that is also the builtin exception a Python programmer would expect.
 """
 
 

@@ -120,7 +120,8 @@ def test_no_library_of_this_process_is_there_twice(with_test_plugins):
     command = [sys.executable, "-c", code, MODEL, "echo" if with_test_plugins else "spyre"]
     maps = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
     # A plugin of the build tree brings the system's fmt along, which has no state; the core there can be only one of.
-    for library in ("libspyre_core",) if with_test_plugins else ("libspyre_core", "libspyre_platform", "libfmt", "libspdlog"):
+    shipped = ["libspyre_core"] if with_test_plugins else ["libspyre_core", "libspyre_platform", "libfmt", "libspdlog"]
+    for library in shipped:
         paths = [path for path in maps if library in os.path.basename(path)]
         assert len(paths) == 1 and Path(paths[0]).is_relative_to(PACKAGE.parent), (library, paths)
 

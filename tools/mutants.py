@@ -60,9 +60,9 @@ def tracked_files():
                             capture_output=True)
     if listed.returncode == 0:
         return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
-    skip = {"build", "models", ".cache", ".git", "target"}  # a source tree without git
+    skip = {"build", "models", ".cache", ".git"}  # a source tree without git
     return [str(path.relative_to(ROOT)) for path in ROOT.rglob("*")
-            if path.is_file() and not skip & set(path.relative_to(ROOT).parts)]
+            if path.is_file() and path.relative_to(ROOT).parts[0] not in skip and "target" not in path.parts]
 
 
 def copy_tree(tree):

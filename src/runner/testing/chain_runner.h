@@ -3,7 +3,8 @@
 // it. Every sequence of a step is followed through its block table from position 0; where a slot was never written,
 // holds another position, or does not continue the chain before it, the sequence gets a row error that names position
 // and block. So a wrong table, slot or position, a missed resume, a false prefix hit and a page used anew all show,
-// without any knowledge of requests.
+// without any knowledge of requests; but for a prefix hit on another whole context from position 0 on, which only the
+// log-probs tell.
 //
 // What follows the last token t of a context is t + 1 modulo the vocabulary: logits fall from there on by a step per
 // token, wrapping round, so that greedy decoding under a grammar mask gives the first allowed token from t + 1 upwards.

@@ -183,7 +183,7 @@ class Engine:
         """The logits of every position: float32 ``[len(token_ids), vocab_size]``, where row i is about token i + 1.
 
         Computed in chunks as any prompt is, with the same bits as in one chunk; slower than :meth:`generate`, since
-        each layer is run apart. Raises InvalidArgumentError for an id outside the vocabulary or more than max_model_len ids.
+        each layer is run apart. InvalidArgumentError for an id outside the vocabulary or more than max_model_len ids.
         """
         return self._open().logits(token_ids)
 
@@ -191,7 +191,7 @@ class Engine:
         """The token ids of ``text``.
 
         ``add_special_tokens`` adds what the model expects around a text (usually one BOS). ``parse_special_tokens``
-        reads ``<|im_end|>`` as that token: switch it off for text of strangers. Raises NotFoundError without a tokenizer.
+        reads ``<|im_end|>`` as that token: switch it off for text of strangers. NotFoundError without a tokenizer.
         """
         return self._open().encode(text, add_special_tokens, parse_special_tokens)
 

@@ -13,10 +13,8 @@ from vllm.v1.request import RequestStatus
 
 from spyre_inference.vllm import logger
 
-try:
-    from vllm.outputs import RequestError
-except ImportError:  # before 0.33: the client sees finish_reason "error" alone
-    RequestError = None
+#: Since 0.33. Before it a client sees finish_reason "error", and the reason is in the log alone.
+HAS_REASON = "error" in EngineCoreOutput.__struct_fields__
 
 SHARED = "it reads a KV block that a failed request was to write in the same step"
 
@@ -50,7 +48,9 @@ class EndsFailedRequests:
                 events=request.take_events(),
                 trace_headers=request.trace_headers,
             )
-            if RequestError is not None:
+            if HAS_REASON:
+                from vllm.outputs import RequestError
+
                 output.error = RequestError(code="internal_error", message=text)
             outputs.setdefault(request.client_index, EngineCoreOutputs()).outputs.append(output)
 

@@ -1,5 +1,6 @@
 """Which versions of vLLM the plugin is known to work with. The one table of them; docs/vllm.md shows it."""
 
+import functools
 import os
 import re
 from importlib.metadata import PackageNotFoundError, version
@@ -51,4 +52,9 @@ def check_installed() -> None:
         return
     if os.environ.get(ALLOW_UNTESTED, "") != "1":
         raise RuntimeError(text)
+    warn(text)
+
+
+@functools.cache  # vLLM asks twice
+def warn(text: str) -> None:
     logger.warning("%s", text)

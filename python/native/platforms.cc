@@ -2,11 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
-#include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace spyre::python {
@@ -24,13 +22,7 @@ std::vector<fs::path> manifest_dirs() {
     const fs::path file = fs::weakly_canonical(module.dli_fname, error);
     dirs.push_back((error ? fs::path(module.dli_fname) : file).parent_path() / "lib" / "spyre" / "plugins");
   }
-  if (const char* path = std::getenv("SPYRE_PLUGIN_PATH")) {
-    std::istringstream folders(path);
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      if (!folder.empty()) dirs.emplace_back(folder);
-    }
-  }
-  return dirs;
+  return platform::PlatformRegistry::manifest_dirs(std::move(dirs));
 }
 
 }  // namespace

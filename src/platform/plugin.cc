@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/build_id.h"
 #include "base/error.h"
@@ -210,13 +211,18 @@ std::vector<fs::path> PlatformRegistry::default_manifest_dirs() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) dirs.push_back(program.parent_path().parent_path() / "lib" / "spyre" / "plugins");
+  return manifest_dirs(std::move(dirs));
+}
+
+std::vector<fs::path> PlatformRegistry::manifest_dirs(std::vector<fs::path> first) {
   if (const char* path = std::getenv("SPYRE_PLUGIN_PATH")) {
+    std::error_code error;
     for (const std::string& dir : split(path, ':')) {
       if (!fs::is_directory(dir, error)) log().warn("SPYRE_PLUGIN_PATH: there is no folder {}", dir);
-      dirs.emplace_back(dir);
+      first.emplace_back(dir);
     }
   }
-  return dirs;
+  return first;
 }
 
 const Platform& PlatformRegistry::get(const std::string& name) const {

@@ -47,6 +47,8 @@ class SPYRE_API PlatformRegistry {
   static PlatformRegistry discover(const std::vector<std::filesystem::path>& manifest_dirs);
   // <directory of the running program>/../lib/spyre/plugins, then SPYRE_PLUGIN_PATH.
   static std::vector<std::filesystem::path> default_manifest_dirs();
+  // |first|, then the folders of SPYRE_PLUGIN_PATH; one of these that is not there is warned about.
+  static std::vector<std::filesystem::path> manifest_dirs(std::vector<std::filesystem::path> first);
 
   // "auto" is the one usable plugin. Throws kNotFound listing what is known; kFailedPrecondition with the reason for a
   // broken plugin, and for "auto" when several are usable or all are broken. The registry must outlive the result.

@@ -1,4 +1,4 @@
-# For those who change the code: fuzzers, benchmarks, formatting, lint.
+# For those who change the code: fuzzers, formatting, lint.
 
 # The server's HTTP interface, by what its own OpenAPI document says.
 fuzz_api() {
@@ -42,44 +42,6 @@ cmd_fuzz() {
   done
   [ "$found" = 1 ] || die "no fuzzer named '$only'; there are: api $(basename -s _fuzz -a build/fuzz/bin/*_fuzz 2>/dev/null | xargs)"
   [ -n "$only" ] || fuzz_api "$seconds"
-}
-
-# Micro-benchmarks are not part of a normal build.
-bench_kernels() {
-  local names name
-  mapfile -t names < <(ninja -C build/release -t targets all | sed -n 's/^\([a-z_]*_bench\): phony$/\1/p')
-  [ ${#names[@]} -gt 0 ] || die "there are no micro-benchmarks"
-  compile release "${names[@]}"
-  for name in "${names[@]}"; do
-    say "$name"
-    "build/release/bin/$name" "$@"
-  done
-}
-
-bench_serving() {
-  local venv=.cache/venv-serving
-  install_packages python3 python3-venv
-  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --no-deps -r benchmarks/serving/requirements.txt \
-    </dev/null >&2 || die "pip could not install the rival"
-  "$venv/bin/python" benchmarks/serving/compare.py "$MODEL_FILE" "$@"
-}
-
-cmd_bench() {
-  setup_build release model
-  compile release
-  if [ "${1:-}" = kernels ]; then
-    shift
-    bench_kernels "$@"
-    return
-  fi
-  fetch_model || die "could not fetch the demo model; the lines above say why"
-  if [ "${1:-}" = serving ]; then
-    shift
-    bench_serving "$@"
-    return
-  fi
-  build/release/bin/spyre bench "$MODEL_FILE" "$@"
 }
 
 source_files() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cpp' | xargs -r ls -d 2>/dev/null; }

@@ -1,0 +1,34 @@
+# Benchmarks: `spyre bench`, micro-benchmarks, and the peers beside ours.
+
+# Micro-benchmarks are not part of a normal build.
+bench_kernels() {
+  local names name
+  mapfile -t names < <(ninja -C build/release -t targets all | sed -n 's/^\([a-z_]*_bench\): phony$/\1/p')
+  [ ${#names[@]} -gt 0 ] || die "there are no micro-benchmarks"
+  compile release "${names[@]}"
+  for name in "${names[@]}"; do
+    say "$name"
+    "build/release/bin/$name" "$@"
+  done
+}
+
+bench_serving() {
+  local venv=.cache/venv-serving
+  install_packages python3 python3-venv
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || die "could not make $venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --no-deps -r benchmarks/serving/requirements.txt \
+    </dev/null >&2 || die "pip could not install the rival"
+  "$venv/bin/python" benchmarks/serving/compare.py "$MODEL_FILE" "$@"
+}
+
+# What is named is a function bench_NAME; anything else goes to `spyre bench` as it is.
+cmd_bench() {
+  setup_build release model
+  compile release
+  local what=${1:-}
+  [ "$what" = kernels ] || fetch_model || die "could not fetch the demo model; the lines above say why"
+  case "$what" in
+    kernels|serving) shift; "bench_$what" "$@" ;;
+    *) build/release/bin/spyre bench "$MODEL_FILE" "$@" ;;
+  esac
+}

@@ -1,27 +1,12 @@
-// The host steps of the attention calls: storing keys and values into pages, and attending over them.
+// The host step of the attention call: query rows attend over the pages of their sequences.
 #pragma once
 
+#include "plugins/spyre/attention/kv_store_step.h"
 #include "plugins/spyre/attention/step_tables.h"
 #include "plugins/spyre/device/host_loop.h"
 #include "plugins/spyre/kernels/attention.h"
 
 namespace spyre::attention {
-
-// A [@T, heads, D] operand; D is contiguous. Strides in elements.
-struct TokenRows {
-  device::HostPlace place;
-  int64_t token_stride = 0, head_stride = 0;
-};
-
-struct KvStoreStep final : device::HostStep {
-  device::HostPlace state, slots;
-  TokenRows k, v;
-  device::HostDim tokens;
-  int64_t heads = 0, head_dim = 0;
-
-  void run(const device::HostFrame& frame, int thread, int threads) const override;
-  std::string describe() const override;
-};
 
 // Work is dealt out by the step's tables; every item walks its keys in ranges of 512 and merges them in order
 // (docs/numerics.md §6).

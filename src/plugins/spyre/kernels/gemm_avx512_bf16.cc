@@ -73,8 +73,8 @@ __mmask16 lanes_below(int64_t n) {
   return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1u);
 }
 
-void begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, float* c) {
-  const int64_t end = g.first_column + g.columns;
+// Columns up to `end` are asked for; vectors [v0, v1) hold the last of them.
+void begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, int64_t end, float* c) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t v = v0; v < v1; ++v, c += 16) {
       const float* from = static_cast<const float*>(g.out) + (row + r) * g.ldo + v * 16;
@@ -83,8 +83,7 @@ void begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1,
   }
 }
 
-void finish(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, const float* c) {
-  const int64_t end = g.first_column + g.columns;
+void finish(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, int64_t end, const float* c) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t v = v0; v < v1; ++v, c += 16) {
       const __mmask16 lanes = lanes_below(end - v * 16);
@@ -107,39 +106,67 @@ void copy_a(const GemmCall& g, int64_t row, int64_t rows, int64_t k0, int64_t k,
   }
 }
 
-void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
-  uint16_t* a = static_cast<uint16_t*>(gemm_scratch());
-  float* partial = reinterpret_cast<float*>(a + kAElements);
-  const int64_t k_limit = rows <= kMaxRows ? (kAElements / rows - 32) / 32 * 32 : kKBlock;
-  const int64_t k_blocks = g.k > 0 ? ceil_div(g.k, k_limit) : 1;
-  const int64_t k_block = ceil_div(ceil_div(g.k, k_blocks), 32) * 32;
-  const int64_t a_stride = k_block + 32;
-  const int64_t panel_elements = ceil_div(g.k, 2) * 128;
-  const int64_t v_begin = g.first_column / 16;
-  const int64_t v_end = ceil_div(g.first_column + g.columns, 16);
-  const int64_t strip = (k_blocks == 1 ? 1 : kStripPanels) * 4;
-  const int64_t tiles = ceil_div(rows, kMaxRows);
+// How a row block goes through K, and where its operands lie in scratch.
+struct RowBlock {
+  const GemmCall& g;
+  int64_t row, rows;
+  int64_t k_blocks, k_block, a_stride, panel_elements;
+  uint16_t* a;
+  float* partial;
+  bool prepared = false;  // one K block: `a` is copied once for all columns
 
-  for (int64_t v0 = v_begin, v1; v0 < v_end; v0 = v1) {
-    v1 = min_of(v_end, (v0 / strip + 1) * strip);
-    const int64_t ldc = (v1 - v0) * 16;
-    begin(g, row, rows, v0, v1, partial);
-    for (int64_t block = 0; block < k_blocks; ++block) {
-      const int64_t k0 = block * k_block;
-      const int64_t k = min_of(k_block, g.k - k0);
-      if (k_blocks > 1 || v0 == v_begin) copy_a(g, row, rows, k0, k, a, a_stride);
-      for (int64_t v = v0, next; v < v1; v = next) {
-        next = min_of((v / 4 + 1) * 4, v1);
-        const uint16_t* b = g.panels + v / 4 * panel_elements + k0 * 64 + v % 4 * 32;
-        for (int64_t t = 0, done = 0; t < tiles; ++t) {
-          const int64_t height = (rows - done) / (tiles - t);  // equal heights: 16 rows are 5 + 5 + 6
-          kTiles[height - 1][next - v - 1](a + done * a_stride, a_stride, b, ceil_div(k, 2),
-                                           partial + done * ldc + (v - v0) * 16, ldc);
-          done += height;
-        }
-      }
+  RowBlock(const GemmCall& call, int64_t first, int64_t count) : g(call), row(first), rows(count) {
+    const int64_t k_limit = rows <= kMaxRows ? (kAElements / rows - 32) / 32 * 32 : kKBlock;
+    k_blocks = g.k > 0 ? ceil_div(g.k, k_limit) : 1;
+    k_block = ceil_div(ceil_div(g.k, k_blocks), 32) * 32;
+    a_stride = k_block + 32;
+    panel_elements = ceil_div(g.k, 2) * 128;
+    a = static_cast<uint16_t*>(gemm_scratch());
+    partial = reinterpret_cast<float*>(a + kAElements);
+  }
+};
+
+// One row block advances over a panel block in row tiles of equal height: 16 rows are 5 + 5 + 6.
+void multiply(const RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs, float* c, int64_t ldc) {
+  const int64_t tiles = ceil_div(block.rows, kMaxRows);
+  for (int64_t t = 0, done = 0; t < tiles; ++t) {
+    const int64_t height = (block.rows - done) / (tiles - t);
+    kTiles[height - 1][vectors - 1](block.a + done * block.a_stride, block.a_stride, b, pairs, c + done * ldc, ldc);
+    done += height;
+  }
+}
+
+// Vectors [v0, v1) of one strip, from the first K block to the last.
+void run_strip(RowBlock& block, int64_t v0, int64_t v1, int64_t end) {
+  const GemmCall& g = block.g;
+  const int64_t ldc = (v1 - v0) * 16;
+  begin(g, block.row, block.rows, v0, v1, end, block.partial);
+  for (int64_t i = 0; i < block.k_blocks; ++i) {
+    const int64_t k0 = i * block.k_block;
+    const int64_t k = min_of(block.k_block, g.k - k0);
+    if (!block.prepared) {
+      copy_a(g, block.row, block.rows, k0, k, block.a, block.a_stride);
+      block.prepared = block.k_blocks == 1;
     }
-    finish(g, row, rows, v0, v1, partial);
+    for (int64_t v = v0, next; v < v1; v = next) {
+      next = min_of((v / 4 + 1) * 4, v1);
+      const uint16_t* b = g.panels + v / 4 * block.panel_elements + k0 * 64 + v % 4 * 32;
+      multiply(block, b, next - v, ceil_div(k, 2), block.partial + (v - v0) * 16, ldc);
+    }
+  }
+  finish(g, block.row, block.rows, v0, v1, end, block.partial);
+}
+
+void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
+  RowBlock block(g, row, rows);
+  const int64_t strip = (block.k_blocks == 1 ? 1 : kStripPanels) * 4;
+  for (int64_t r = 0; r <= g.more_count; ++r) {
+    const GemmRange range = r == 0 ? GemmRange{g.first_column, g.columns} : g.more[r - 1];
+    const int64_t end = range.first_column + range.columns, v_end = ceil_div(end, 16);
+    for (int64_t v0 = range.first_column / 16, v1; v0 < v_end; v0 = v1) {
+      v1 = min_of(v_end, (v0 / strip + 1) * strip);
+      run_strip(block, v0, v1, end);
+    }
   }
 }
 

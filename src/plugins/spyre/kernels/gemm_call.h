@@ -18,6 +18,11 @@ enum class GemmStore : uint8_t {
   kRounded16,  // out is uint16_t: rounded once to the kernel's dtype
 };
 
+struct GemmRange {
+  int64_t first_column = 0;
+  int64_t columns = 0;
+};
+
 // REQUIRES: rows >= 1, k >= 0, first_column a multiple of 16, columns >= 1, first_column + columns <= N of the weight.
 // Element (m, n) of the result is out[m * ldo + n] for first_column <= n < first_column + columns; nothing else is
 // written. `a` needs no alignment and `lda` may exceed k; `panels` is the whole weight, 64-byte aligned for speed.
@@ -33,6 +38,11 @@ struct GemmCall {
   void* out = nullptr;
   int64_t ldo = 0;  // elements between rows
   GemmStore store = GemmStore::kF32;
+  // Further columns of the same product, under the same rules, disjoint from each other and from the first ones: a
+  // share of a fused weight has a piece of each part. `a` is then prepared once for all of them. The bits are those of
+  // separate calls.
+  const GemmRange* more = nullptr;
+  int64_t more_count = 0;
   // kF32 only: start from what stands in `out` in place of +0. This is how a K split over several calls goes on; cut at
   // multiples of 2 for `pair`, of 32 for `tile`.
   bool accumulate = false;

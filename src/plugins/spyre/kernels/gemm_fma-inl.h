@@ -329,15 +329,20 @@ inline int64_t max_of(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// A part of the result that is held as fp32: `rows` rows from `row`, 16-column vectors [vector, vector + vectors).
+inline GemmRange range_of(const GemmCall& g, int64_t index) {
+  return index == 0 ? GemmRange{g.first_column, g.columns} : g.more[index - 1];
+}
+
+// A part of the result that is held as fp32: `rows` rows from `row`, 16-column vectors [vector, vector + vectors), of
+// which columns up to `end` are asked for.
 struct Patch {
-  int64_t row, rows, vector, vectors;
+  int64_t row, rows, vector, vectors, end;
 };
 
 // Where the sums of a patch start from: zero, or what stands in `out`.
 inline void begin_patch(const GemmCall& g, const Patch& p, float* c, int64_t ldc) {
   const int64_t width = p.vectors * 16;
-  const int64_t valid = min_of(g.first_column + g.columns - p.vector * 16, width);
+  const int64_t valid = min_of(p.end - p.vector * 16, width);
   for (int64_t r = 0; r < p.rows; ++r) {
     float* to = c + r * ldc;
     if (!g.accumulate) {
@@ -351,7 +356,7 @@ inline void begin_patch(const GemmCall& g, const Patch& p, float* c, int64_t ldc
 
 template <class Order>
 void finish_patch(const GemmCall& g, const Patch& p, const float* c, int64_t ldc) {
-  const int64_t valid = min_of(g.first_column + g.columns - p.vector * 16, p.vectors * 16);
+  const int64_t valid = min_of(p.end - p.vector * 16, p.vectors * 16);
   for (int64_t r = 0; r < p.rows; ++r) {
     const float* from = c + r * ldc;
     const int64_t at = (p.row + r) * g.ldo + p.vector * 16;
@@ -404,48 +409,72 @@ void multiply_panel_block(int64_t rows, const float* a, int64_t a_stride, const 
   }
 }
 
+// How a row block goes through K, and where its operands lie in scratch.
+template <class Order, bool kWide>
+struct RowBlock {
+  const GemmCall& g;
+  int64_t row, rows;
+  int64_t k_blocks, k_block, a_stride, panel_elements;
+  float *a, *partial, *wide;
+  bool prepared = false;  // one K block: `a` is prepared once for all columns
+
+  RowBlock(const GemmCall& call, int64_t first, int64_t count) : g(call), row(first), rows(count) {
+    const int64_t k_limit = !kWide && rows <= Order::kMaxRows ? (kAFloats / rows - 16) / 32 * 32 : kKBlock;
+    k_blocks = max_of(1, ceil_div(g.k, k_limit));
+    k_block = min_of(k_limit, ceil_div(ceil_div(g.k, k_blocks), 32) * 32);
+    a_stride = k_block + 16;
+    panel_elements = ceil_div(g.k, Order::kMultiple) * Order::kMultiple * 64;
+    a = static_cast<float*>(gemm_scratch());
+    partial = a + kAFloats;
+    wide = partial + kPartialFloats;
+  }
+};
+
+// Vectors [patch.vector, + patch.vectors) of one strip, from the first K block to the last.
+template <class Order, bool kWide>
+void run_strip(RowBlock<Order, kWide>& block, const Patch& patch) {
+  const GemmCall& g = block.g;
+  const int64_t ldc = patch.vectors * 16, v1 = patch.vector + patch.vectors;
+  begin_patch(g, patch, block.partial, ldc);
+  for (int64_t i = 0; i < block.k_blocks; ++i) {
+    const int64_t k0 = i * block.k_block;
+    const int64_t k = min_of(block.k_block, g.k - k0);
+    const int64_t padded = ceil_div(k, Order::kMultiple) * Order::kMultiple;
+    if (!block.prepared) {
+      prepare_a<Order>(g, patch.row, patch.rows, k0, k, padded, kWide && Order::kSwapWide, block.a, block.a_stride);
+      block.prepared = block.k_blocks == 1;
+    }
+    for (int64_t v = patch.vector; v < v1;) {
+      const int64_t lane = v % 4;
+      const int64_t vectors = min_of(4 - lane, v1 - v);
+      const uint16_t* b = g.panels + v / 4 * block.panel_elements + k0 * 64 + lane * Order::kVectorElements;
+      float* c = block.partial + (v - patch.vector) * 16;
+      if constexpr (kWide) {
+        Order::widen(b, padded, static_cast<int>(vectors), block.wide);
+        multiply_panel_block<Order, true>(patch.rows, block.a, block.a_stride, block.wide, padded * 64, vectors, padded,
+                                          c, ldc);
+      } else {
+        multiply_panel_block<Order, false>(patch.rows, block.a, block.a_stride, b, Order::kVectorElements * 2, vectors,
+                                           padded, c, ldc);
+      }
+      v += vectors;
+    }
+  }
+  finish_patch<Order>(g, patch, block.partial, ldc);
+}
+
 template <class Order, bool kWide>
 void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {
-  float* a = static_cast<float*>(gemm_scratch());
-  float* partial = a + kAFloats;
-  float* wide = partial + kPartialFloats;
-  const int64_t k_limit = !kWide && rows <= Order::kMaxRows ? (kAFloats / rows - 16) / 32 * 32 : kKBlock;
-  const int64_t k_blocks = max_of(1, ceil_div(g.k, k_limit));
-  const int64_t k_block = min_of(k_limit, ceil_div(ceil_div(g.k, k_blocks), 32) * 32);
-  const int64_t a_stride = k_block + 16;
-  const int64_t panel_elements = ceil_div(g.k, Order::kMultiple) * Order::kMultiple * 64;
-  const int64_t vector_end = ceil_div(g.first_column + g.columns, 16);
-  const int64_t strip = (k_blocks == 1 ? 1 : kStripPanels) * 4;
-
-  for (int64_t v0 = g.first_column / 16; v0 < vector_end;) {
-    const int64_t v1 = min_of(vector_end, (v0 / strip + 1) * strip);
-    const Patch patch{row, rows, v0, v1 - v0};
-    const int64_t ldc = patch.vectors * 16;
-    begin_patch(g, patch, partial, ldc);
-    for (int64_t block = 0; block < k_blocks; ++block) {
-      const int64_t k0 = block * k_block;
-      const int64_t k = min_of(k_block, g.k - k0);
-      const int64_t padded = ceil_div(k, Order::kMultiple) * Order::kMultiple;
-      const bool first_strip = v0 == g.first_column / 16;
-      if (k_blocks > 1 || first_strip) {
-        prepare_a<Order>(g, row, rows, k0, k, padded, kWide && Order::kSwapWide, a, a_stride);
-      }
-      for (int64_t v = v0; v < v1;) {
-        const int64_t lane = v % 4;
-        const int64_t vectors = min_of(4 - lane, v1 - v);
-        const uint16_t* b = g.panels + v / 4 * panel_elements + k0 * 64 + lane * Order::kVectorElements;
-        float* c = partial + (v - v0) * 16;
-        if constexpr (kWide) {
-          Order::widen(b, padded, static_cast<int>(vectors), wide);
-          multiply_panel_block<Order, true>(rows, a, a_stride, wide, padded * 64, vectors, padded, c, ldc);
-        } else {
-          multiply_panel_block<Order, false>(rows, a, a_stride, b, Order::kVectorElements * 2, vectors, padded, c, ldc);
-        }
-        v += vectors;
-      }
+  RowBlock<Order, kWide> block(g, row, rows);
+  const int64_t strip = (block.k_blocks == 1 ? 1 : kStripPanels) * 4;
+  for (int64_t r = 0; r <= g.more_count; ++r) {
+    const GemmRange range = range_of(g, r);
+    const int64_t end = range.first_column + range.columns, vector_end = ceil_div(end, 16);
+    for (int64_t v0 = range.first_column / 16; v0 < vector_end;) {
+      const int64_t v1 = min_of(vector_end, (v0 / strip + 1) * strip);
+      run_strip(block, {row, rows, v0, v1 - v0, end});
+      v0 = v1;
     }
-    finish_patch<Order>(g, patch, partial, ldc);
-    v0 = v1;
   }
 }
 

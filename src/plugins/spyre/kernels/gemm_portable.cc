@@ -162,21 +162,26 @@ struct ExponentRange {
   }
 };
 
+void see_columns(const GemmCall& g, const GemmRange& range, int64_t multiple, ExponentRange& seen) {
+  const int64_t panel = ceil_div(g.k, multiple) * multiple * 64;
+  const int64_t end = ceil_div(range.first_column + range.columns, 16);
+  for (int64_t v = range.first_column / 16; v < end;) {
+    const int64_t next = min_of((v / 4 + 1) * 4, end);
+    const uint16_t* p = g.panels + v / 4 * panel + v % 4 * 32;
+    if (next - v == 4) {
+      seen.see(p, panel);
+    } else {
+      for (int64_t i = 0; i < g.k; i += 2, p += 128) seen.see(p, (next - v) * 32);
+    }
+    v = next;
+  }
+}
+
 // A product lies in [2^(ea + eb - 254), 2^(ea + eb - 252)): normal, hence exact, when 128 <= ea + eb <= 380.
 bool products_are_exact(const GemmCall& g, int64_t multiple) {
   ExponentRange a, b;
   for (int64_t r = 0; r < g.rows; ++r) a.see(g.a + r * g.lda, g.k);
-  const int64_t panel = ceil_div(g.k, multiple) * multiple * 64;
-  for (int64_t v = g.first_column / 16; v < ceil_div(g.first_column + g.columns, 16);) {
-    const int64_t next = min_of((v / 4 + 1) * 4, ceil_div(g.first_column + g.columns, 16));
-    const uint16_t* p = g.panels + v / 4 * panel + v % 4 * 32;
-    if (next - v == 4) {
-      b.see(p, panel);
-    } else {
-      for (int64_t i = 0; i < g.k; i += 2, p += 128) b.see(p, (next - v) * 32);
-    }
-    v = next;
-  }
+  for (int64_t r = 0; r <= g.more_count; ++r) see_columns(g, range_of(g, r), multiple, b);
   return a.least_less_one + b.least_less_one + 2 >= 128 && a.greatest_plus_one + b.greatest_plus_one - 2 <= 380;
 }
 

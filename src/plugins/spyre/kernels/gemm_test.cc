@@ -209,6 +209,21 @@ TEST_P(GemmKernel, AnySplitOfColumnsAndRowsOverThreadsGivesEqualBits) {
   }
 }
 
+TEST_P(GemmKernel, FurtherColumnRangesHaveTheBitsOfCallsApart) {
+  std::mt19937 random(13);
+  // One block of K and of rows; several of each, with strips of four panels (K = 768 and 96 rows, or 1024 and 128).
+  const Product small = product(70, 100, 723, 14), large = product(130, 1100, 600, 15);
+  for (int round = 0; round < 12; ++round) {
+    for (int64_t rows : {1, 3, 6, 7, 70}) {
+      ASSERT_TRUE(small.check_ranges(kernel().gemm, rows, testing::random_ranges(723, random), round % 2 == 1));
+    }
+    if (round >= 3) continue;
+    for (int64_t rows : {1, 9, 130}) {
+      ASSERT_TRUE(large.check_ranges(kernel().gemm, rows, testing::random_ranges(600, random), round % 2 == 1));
+    }
+  }
+}
+
 TEST(KernelTable, ChoiceIsPinnedFromAnyMachine) {
   const auto name = [](CpuLevel level, DType dtype, DotOrder order) {
     return std::string(select_kernels(CpuFeatures::of(level), dtype, order).name);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -113,7 +114,56 @@ struct Product {
     }
     return ::testing::AssertionSuccess();
   }
+
+  // One call over `ranges` on the first `m` rows, summing on from what stands in the result when `accumulate`: those
+  // columns have the bits of a call for each range, and no other is touched.
+  ::testing::AssertionResult check_ranges(void (*gemm)(const GemmCall&), int64_t m,
+                                          const std::vector<GemmRange>& ranges, bool accumulate) const {
+    std::vector<float> together(static_cast<size_t>(m * n), -7.5f), apart = together;
+    GemmCall c = call(together.data(), n);
+    c.rows = m;
+    c.accumulate = accumulate;
+    c.first_column = ranges[0].first_column;
+    c.columns = ranges[0].columns;
+    c.more = ranges.data() + 1;
+    c.more_count = std::ssize(ranges) - 1;
+    gemm(c);
+    c.out = apart.data();
+    c.more_count = 0;
+    for (const GemmRange& range : ranges) {
+      c.first_column = range.first_column;
+      c.columns = range.columns;
+      gemm(c);
+      for (int64_t i = 0; !accumulate && i < m * range.columns; ++i) {
+        const auto at = static_cast<size_t>(i / range.columns * n + range.first_column + i % range.columns);
+        if (!same_bits(apart[at], want[at])) return ::testing::AssertionFailure() << "apart, element " << at;
+      }
+    }
+    for (size_t i = 0; i < together.size(); ++i) {
+      if (!same_bits(together[i], apart[i])) {
+        return ::testing::AssertionFailure() << "rows " << m << " k " << k << " n " << n << ": element " << i << " is "
+                                             << together[i] << ", not " << apart[i];
+      }
+    }
+    return ::testing::AssertionSuccess();
+  }
 };
+
+// Random disjoint ranges of [0, n) in no order, cut at multiples of 16 (the last may end at n); at least one.
+inline std::vector<GemmRange> random_ranges(int64_t n, std::mt19937& random) {
+  std::vector<GemmRange> out;
+  for (int64_t column = 0; column < n;) {
+    const int64_t columns = std::min<int64_t>(n - column, 16 * static_cast<int64_t>(1 + random() % 9));
+    // A range may end inside a vector of sixteen: the columns behind it are somebody else's.
+    if (random() % 4 != 0)
+      out.push_back({column, columns - static_cast<int64_t>(random() % 3 == 0 ? random() % 16 : 0)});
+    column += columns;
+    if (!out.empty() && out.back().columns <= 0) out.pop_back();
+  }
+  if (out.empty()) out.push_back({0, n});
+  std::shuffle(out.begin(), out.end(), random);
+  return out;
+}
 
 inline std::vector<GemmKernels> kernels_here() {
   std::vector<GemmKernels> out;

@@ -106,8 +106,8 @@ void tile_columns(const uint16_t* a, const uint16_t* b, int64_t row_tiles, int64
   }
 }
 
-inline void tile_begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, float* c) {
-  const int64_t end = g.first_column + g.columns;
+// Columns up to `end` are asked for; vectors [v0, v1) hold the last of them.
+inline void tile_begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, int64_t end, float* c) {
   for (int64_t r = 0; r < tile_ceil(rows, 16) * 16; ++r) {
     for (int64_t n = v0 * 16; n < v1 * 16; ++n) {
       const bool from_out = g.accumulate && r < rows && n < end;
@@ -117,8 +117,7 @@ inline void tile_begin(const GemmCall& g, int64_t row, int64_t rows, int64_t v0,
 }
 
 template <class Tiles>
-void tile_finish(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, const float* c) {
-  const int64_t end = g.first_column + g.columns;
+void tile_finish(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64_t v1, int64_t end, const float* c) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t v = v0; v < v1; ++v, c += 16) {
       const int64_t at = (row + r) * g.ldo + v * 16;
@@ -134,33 +133,58 @@ void tile_finish(const GemmCall& g, int64_t row, int64_t rows, int64_t v0, int64
   }
 }
 
+// How a row block goes through K, and where its operands lie in scratch.
+struct TileRowBlock {
+  const GemmCall& g;
+  int64_t row, rows;
+  int64_t k_blocks, k_block, panel_elements;
+  uint16_t* a;
+  float* partial;
+  bool packed = false;  // one K block: `a` is packed once for all columns
+
+  TileRowBlock(const GemmCall& call, int64_t first, int64_t count) : g(call), row(first), rows(count) {
+    k_blocks = g.k > 0 ? tile_ceil(g.k, kTileKBlock) : 1;
+    k_block = tile_ceil(tile_ceil(g.k, k_blocks), 32) * 32;
+    panel_elements = tile_ceil(g.k, 32) * 32 * 64;
+    a = static_cast<uint16_t*>(gemm_scratch());
+    partial = reinterpret_cast<float*>(a + kTilePackedElements);
+  }
+};
+
+// Vectors [v0, v1) of one strip, from the first K block to the last.
+template <class Tiles>
+void tile_strip(TileRowBlock& block, int64_t v0, int64_t v1, int64_t end) {
+  const GemmCall& g = block.g;
+  const int64_t ldc = (v1 - v0) * 16;
+  tile_begin(g, block.row, block.rows, v0, v1, end, block.partial);
+  for (int64_t i = 0; i < block.k_blocks; ++i) {
+    const int64_t k0 = i * block.k_block;
+    const int64_t k = tile_min(block.k_block, g.k - k0);
+    if (!block.packed) {
+      pack_a_tiles(g, block.row, block.rows, k0, k, block.a);
+      block.packed = block.k_blocks == 1;
+    }
+    for (int64_t v = v0, next; v < v1; v = next) {
+      next = tile_min((v / 2 + 1) * 2, v1);
+      const uint16_t* b = g.panels + v / 4 * block.panel_elements + k0 * 64 + v % 4 * 32;
+      tile_columns<Tiles>(block.a, b, tile_ceil(block.rows, 16), next - v, tile_ceil(k, 32),
+                          block.partial + (v - v0) * 16, ldc);
+    }
+  }
+  tile_finish<Tiles>(g, block.row, block.rows, v0, v1, end, block.partial);
+}
+
 template <class Tiles>
 void tile_row_block(const GemmCall& g, int64_t row, int64_t rows) {
-  uint16_t* a = static_cast<uint16_t*>(gemm_scratch());
-  float* partial = reinterpret_cast<float*>(a + kTilePackedElements);
-  const int64_t k_blocks = g.k > 0 ? tile_ceil(g.k, kTileKBlock) : 1;
-  const int64_t k_block = tile_ceil(tile_ceil(g.k, k_blocks), 32) * 32;
-  const int64_t panel_elements = tile_ceil(g.k, 32) * 32 * 64;
-  const int64_t v_begin = g.first_column / 16;
-  const int64_t v_end = tile_ceil(g.first_column + g.columns, 16);
-  const int64_t strip = (k_blocks == 1 ? 1 : kTileStripPanels) * 4;
-  const int64_t row_tiles = tile_ceil(rows, 16);
-
-  for (int64_t v0 = v_begin, v1; v0 < v_end; v0 = v1) {
-    v1 = tile_min(v_end, (v0 / strip + 1) * strip);
-    const int64_t ldc = (v1 - v0) * 16;
-    tile_begin(g, row, rows, v0, v1, partial);
-    for (int64_t block = 0; block < k_blocks; ++block) {
-      const int64_t k0 = block * k_block;
-      const int64_t k = tile_min(k_block, g.k - k0);
-      if (k_blocks > 1 || v0 == v_begin) pack_a_tiles(g, row, rows, k0, k, a);
-      for (int64_t v = v0, next; v < v1; v = next) {
-        next = tile_min((v / 2 + 1) * 2, v1);
-        const uint16_t* b = g.panels + v / 4 * panel_elements + k0 * 64 + v % 4 * 32;
-        tile_columns<Tiles>(a, b, row_tiles, next - v, tile_ceil(k, 32), partial + (v - v0) * 16, ldc);
-      }
+  TileRowBlock block(g, row, rows);
+  const int64_t strip = (block.k_blocks == 1 ? 1 : kTileStripPanels) * 4;
+  for (int64_t r = 0; r <= g.more_count; ++r) {
+    const GemmRange range = r == 0 ? GemmRange{g.first_column, g.columns} : g.more[r - 1];
+    const int64_t end = range.first_column + range.columns, v_end = tile_ceil(end, 16);
+    for (int64_t v0 = range.first_column / 16, v1; v0 < v_end; v0 = v1) {
+      v1 = tile_min(v_end, (v0 / strip + 1) * strip);
+      tile_strip<Tiles>(block, v0, v1, end);
     }
-    tile_finish<Tiles>(g, row, rows, v0, v1, partial);
   }
 }
 

@@ -90,6 +90,17 @@ TEST(GemmTiles, BlocksOverRowsKAndStrips) {
   ASSERT_TRUE(p.check(gemm_emulated, 150));
 }
 
+TEST(GemmTiles, FurtherColumnRangesHaveTheBitsOfCallsApart) {
+  ScopedFlushDenormals flush;
+  std::mt19937 random(4);
+  const Product small = Product::random(DType::kBF16, DotOrder::kTile, 20, 40, 403, 5);
+  const Product large = Product::random(DType::kBF16, DotOrder::kTile, 140, 1060, 83, 6);
+  for (int round = 0; round < 6; ++round) {
+    ASSERT_TRUE(small.check_ranges(gemm_emulated, 20, testing::random_ranges(403, random), round % 2 == 1));
+  }
+  ASSERT_TRUE(large.check_ranges(gemm_emulated, 140, {{48, 35}, {0, 32}}, false));
+}
+
 TEST(GemmTiles, RowsPastTheMatrixAreNeverRead) {
   ScopedFlushDenormals flush;
   // The rows behind the call hold NaN, and so does what follows each row up to lda.

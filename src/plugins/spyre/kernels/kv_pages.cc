@@ -1,8 +1,10 @@
 #include "plugins/spyre/kernels/kv_pages.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "plugins/spyre/kernels/panels.h"
 
 namespace spyre::kernels {
 namespace {
@@ -63,6 +65,26 @@ void KvPageLayout::write(uint16_t* page, int64_t slot, int64_t head, const uint1
   for (int64_t d = 0; d < head_dim_; ++d) {
     k_group[k_index(token, d)] = k[d];
     v_group[v_index(token, d)] = v[d];
+  }
+}
+
+void KvPageLayout::write_tokens(uint16_t* page, int64_t slot, int64_t count, int64_t head, const uint16_t* k,
+                                int64_t k_token_stride, const uint16_t* v, int64_t v_token_stride) const {
+  SPYRE_CHECK(slot >= 0 && count >= 1 && slot + count <= block_size_, "slots {}+{} of a page of {}", slot, count,
+              block_size_);
+  while (count > 0) {
+    const int64_t token = slot % kGroupTokens, tokens = std::min(count, kGroupTokens - token);
+    uint16_t* k_group = page + group_offset(head, slot / kGroupTokens);
+    write_panel(order_, SourceOrder::kOutIn, k, k_token_stride, {0, head_dim_, token, tokens}, k_group);
+    for (int64_t d = 0; d < head_dim_; d += 64) {
+      uint16_t* stick = k_group + k_words_ + d * kGroupTokens;
+      write_panel(order_, SourceOrder::kInOut, v + d, v_token_stride,
+                  {token, tokens, 0, std::min<int64_t>(head_dim_ - d, 64)}, stick);
+    }
+    k += tokens * k_token_stride;
+    v += tokens * v_token_stride;
+    slot += tokens;
+    count -= tokens;
   }
 }
 

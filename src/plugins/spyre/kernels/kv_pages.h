@@ -3,10 +3,14 @@
 //
 // A page holds `block_size` tokens (a multiple of 64) of every KV head, as [head][group of 64 tokens]{K group, V
 // group}:
-//             K group (transposed: one query row times a stick of 64 tokens)      V group (token rows of 64-dim sticks)
-//   f16       [D][64 tokens]                                                       [ceil(D / 64)][64 tokens][64]
-//   bf16 pair [ceil(D / 2)][64 tokens][2]                                          [ceil(D / 64)][32 token
-//   pairs][64][2] bf16 tile as pair, D padded to a multiple of 32                                as pair
+//   K group (transposed: one query row times a stick of 64 tokens)
+//     f16        [D][64 tokens]
+//     bf16 pair  [ceil(D / 2)][64 tokens][2]
+//     bf16 tile  the same, D padded to a multiple of 32
+//   V group (token rows of 64-dim sticks)
+//     f16        [ceil(D / 64)][64 tokens][64]
+//     bf16       [ceil(D / 64)][32 token pairs][64][2]
+// That is: a K group is a weight panel (panels.h) of [D, 64 tokens], and a stick of a V group one of [64 tokens, 64].
 // D is the logical head size. Lanes past D are never written: the owner of the memory zeroes a page once, when it is
 // allocated, and never again; a page that is reused may hold a stranger's tokens (attention selects them out).
 //
@@ -39,6 +43,10 @@ class KvPageLayout {
 
   // Stores one token of one head: head_dim words of K and of V.
   void write(uint16_t* page, int64_t slot, int64_t head, const uint16_t* k, const uint16_t* v) const;
+  // The same for `count` >= 1 tokens in slots [slot, slot + count) of the page; token i has its words at k + i *
+  // k_token_stride and v + i * v_token_stride. Long runs go through register transposes.
+  void write_tokens(uint16_t* page, int64_t slot, int64_t count, int64_t head, const uint16_t* k,
+                    int64_t k_token_stride, const uint16_t* v, int64_t v_token_stride) const;
   // The reverse, for tests and for moving pages to another layout.
   void read(const uint16_t* page, int64_t slot, int64_t head, uint16_t* k, uint16_t* v) const;
   // What attention reads: tokens [64 * group, 64 * group + 64) of the page.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "base/error.h"
@@ -76,6 +77,30 @@ TEST(KvPages, WhatIsWrittenIsReadBackAndPaddingStaysZero) {
       int64_t written = 0;
       for (uint16_t w : page) written += w != 0;
       EXPECT_EQ(written, slots * heads * d * 2);  // no value above is 0
+    }
+  }
+}
+
+// Random runs, with strides between the tokens and a stranger's words in the page, against one token at a time.
+TEST(KvPages, RunsOfTokensAreWrittenAsOneByOne) {
+  std::mt19937 random(3);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (auto [dtype, order] : {std::pair{DType::kF16, DotOrder::kSequential},
+                              {DType::kBF16, DotOrder::kPair},
+                              {DType::kBF16, DotOrder::kTile}}) {
+    for (int64_t d : {1, 7, 8, 33, 64, 80, 127, 128, 200}) {
+      const int64_t slots = 192, heads = 2;
+      const KvPageLayout layout(dtype, order, slots, heads, d);
+      for (int round = 0; round < 30; ++round) {
+        const int64_t slot = below(slots), count = round % 3 == 0 ? 1 : 1 + below(slots - slot), head = below(heads);
+        const int64_t k_stride = d + below(20), v_stride = d + below(20);
+        const Words k = counted(count * k_stride, 1 + round), v = counted(count * v_stride, 30000 + round);
+        Words want = counted(layout.page_words(), 7), got = want;
+        for (int64_t i = 0; i < count; ++i)
+          layout.write(want.data(), slot + i, head, &k[i * k_stride], &v[i * v_stride]);
+        layout.write_tokens(got.data(), slot, count, head, k.data(), k_stride, v.data(), v_stride);
+        ASSERT_EQ(got, want) << to_string(order) << " d " << d << ": " << count << " tokens from slot " << slot;
+      }
     }
   }
 }

@@ -87,42 +87,53 @@ int64_t place(bool paired, int64_t k, int64_t lane) {
   return paired ? k / 2 * 128 + lane * 2 + k % 2 : k * 64 + lane;
 }
 
-// One block: `lanes` columns of a panel starting at `lane`, k in [k0, k1). `in` points at the source's (k = 0, lane).
-void pack_in_out(bool paired, const uint16_t* in, int64_t ld, int64_t k0, int64_t k1, int64_t lane, int64_t lanes,
-                 uint16_t* panel) {
+// One token of a pair row: every other word.
+void copy_half(const uint16_t* in, int64_t count, uint16_t* out) {
+  for (int64_t n = 0; n < count; ++n) out[2 * n] = in[n];
+}
+
+void copy_pair(const uint16_t* in, uint16_t* out) {
+  std::memcpy(out, in, 2 * sizeof(uint16_t));
+}
+
+void write_in_out(bool paired, const uint16_t* in, int64_t ld, const PanelBlock& b, uint16_t* panel) {
+  const int64_t k_end = b.k + b.k_count;
+  int64_t k = b.k;
   if (!paired) {
-    for (int64_t k = k0; k < k1; ++k) {
-      std::memcpy(panel + k * 64 + lane, in + k * ld, static_cast<size_t>(lanes) * sizeof(uint16_t));
+    for (; k < k_end; ++k, in += ld) {
+      std::memcpy(panel + k * 64 + b.lane, in, static_cast<size_t>(b.lanes) * sizeof(uint16_t));
     }
     return;
   }
-  for (int64_t k = k0; k < k1; k += 2) {
-    uint16_t* out = panel + place(true, k, lane);
-    int64_t n = 0;
-    if (k + 1 < k1) {
-      for (; n + 8 <= lanes; n += 8) interleave_8(in + k * ld + n, in + (k + 1) * ld + n, out + 2 * n);
-    }
-    for (; n < lanes; ++n) {
-      out[2 * n] = in[k * ld + n];
-      if (k + 1 < k1) out[2 * n + 1] = in[(k + 1) * ld + n];
-    }
+  if (k % 2 != 0 && k < k_end) {
+    copy_half(in, b.lanes, panel + place(true, k++, b.lane));
+    in += ld;
   }
+  for (; k + 1 < k_end; k += 2, in += 2 * ld) {
+    uint16_t* out = panel + place(true, k, b.lane);
+    int64_t n = 0;
+    for (; n + 8 <= b.lanes; n += 8) interleave_8(in + n, in + ld + n, out + 2 * n);
+    copy_half(in + n, b.lanes - n, out + 2 * n);
+    copy_half(in + ld + n, b.lanes - n, out + 2 * n + 1);
+  }
+  if (k < k_end) copy_half(in, b.lanes, panel + place(true, k, b.lane));
 }
 
-void pack_out_in(bool paired, const uint16_t* in, int64_t ld, int64_t k0, int64_t k1, int64_t lane, int64_t lanes,
-                 uint16_t* panel) {
+void write_out_in(bool paired, const uint16_t* in, int64_t ld, const PanelBlock& b, uint16_t* panel) {
   const int64_t group = paired ? 4 : 8;
-  const int64_t whole_k = k0 + (k1 - k0) / 8 * 8;
-  const int64_t whole_lanes = lanes / group * group;
-  for (int64_t k = k0; k < whole_k; k += 8) {
+  const int64_t whole_k = b.k_count / 8 * 8;
+  const int64_t whole_lanes = b.lanes / group * group;
+  for (int64_t k = 0; k < whole_k; k += 8) {
     for (int64_t n = 0; n < whole_lanes; n += group) {
-      const uint16_t* from = in + n * ld + k;
-      uint16_t* to = panel + place(paired, k, lane + n);
-      paired ? transpose_pairs_4x8(from, ld, to) : transpose_8x8(from, ld, to);
+      uint16_t* to = panel + place(paired, b.k + k, b.lane + n);
+      paired ? transpose_pairs_4x8(in + n * ld + k, ld, to) : transpose_8x8(in + n * ld + k, ld, to);
     }
   }
-  for (int64_t n = 0; n < lanes; ++n) {
-    for (int64_t k = n < whole_lanes ? whole_k : k0; k < k1; ++k) panel[place(paired, k, lane + n)] = in[n * ld + k];
+  for (int64_t n = 0; n < b.lanes; ++n) {
+    const uint16_t* column = in + n * ld;
+    int64_t k = n < whole_lanes ? whole_k : 0;
+    for (; paired && k + 1 < b.k_count; k += 2) copy_pair(column + k, panel + place(true, b.k + k, b.lane + n));
+    for (; k < b.k_count; ++k) panel[place(paired, b.k + k, b.lane + n)] = column[k];
   }
 }
 
@@ -151,6 +162,12 @@ int64_t PanelLayout::index(int64_t row, int64_t column) const {
   return column / kPanelColumns * panel_elements() + place(order != DotOrder::kSequential, row, column % kPanelColumns);
 }
 
+void write_panel(DotOrder order, SourceOrder source_order, const uint16_t* source, int64_t ld, const PanelBlock& block,
+                 uint16_t* panel) {
+  const bool paired = order != DotOrder::kSequential;
+  (source_order == SourceOrder::kInOut ? write_in_out : write_out_in)(paired, source, ld, block, panel);
+}
+
 void pack_panels(const PanelLayout& layout, SourceOrder source_order, const uint16_t* source, int64_t ld,
                  int64_t first_column, int64_t columns, uint16_t* panels) {
   SPYRE_CHECK(first_column >= 0 && columns >= 0 && first_column + columns <= layout.n, "columns {}+{} of {}",
@@ -163,9 +180,9 @@ void pack_panels(const PanelLayout& layout, SourceOrder source_order, const uint
     const int64_t lanes = std::min(kPanelColumns - lane, columns - done);
     uint16_t* panel = panels + column / kPanelColumns * layout.panel_elements();
     const uint16_t* in = source + (in_out ? done : done * ld);
-    for (int64_t k0 = 0; k0 < layout.k; k0 += kBlockK) {
-      const int64_t k1 = std::min(k0 + kBlockK, layout.k);
-      (in_out ? pack_in_out : pack_out_in)(paired, in, ld, k0, k1, lane, lanes, panel);
+    for (int64_t k = 0; k < layout.k; k += kBlockK) {
+      write_panel(layout.order, source_order, in + k * (in_out ? ld : 1), ld,
+                  {k, std::min(kBlockK, layout.k - k), lane, lanes}, panel);
     }
     const bool last = column + lanes == layout.n;
     const int64_t lane_end = last ? kPanelColumns : lane + lanes;

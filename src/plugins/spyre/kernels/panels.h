@@ -42,6 +42,17 @@ enum class SourceOrder : uint8_t {
 void pack_panels(const PanelLayout& layout, SourceOrder source_order, const uint16_t* source, int64_t ld,
                  int64_t first_column, int64_t columns, uint16_t* panels);
 
+// A part of one panel: rows [k, k + k_count) of lanes [lane, lane + lanes).
+struct PanelBlock {
+  int64_t k = 0, k_count = 0;
+  int64_t lane = 0, lanes = 0;
+};
+
+// Writes one block from `source`, which points at its first element and counts from there; no other word is touched
+// (of a pair, only the half inside the block). REQUIRES: of kOutIn, block.k even.
+void write_panel(DotOrder order, SourceOrder source_order, const uint16_t* source, int64_t ld, const PanelBlock& block,
+                 uint16_t* panel);
+
 // The reverse, to row-major [k, columns] with leading dimension ld.
 void unpack_panels(const PanelLayout& layout, const uint16_t* panels, int64_t first_column, int64_t columns,
                    uint16_t* out, int64_t ld);

@@ -8,8 +8,8 @@
 
 namespace spyre::attention {
 
-// Work is dealt out by the step's tables; every item walks its keys in ranges of 512 and merges them in order
-// (docs/numerics.md §6).
+// Work is dealt out by the step's tables (work_plan.h); every item walks its keys in ranges of 512 and merges them in
+// order (docs/numerics.md §6). A barrier must follow before the next layer's: joined items meet in the tables' memory.
 struct AttentionStep final : device::HostStep {
   const kernels::AttentionKernels* kernels = nullptr;
   TokenRows q, out;
@@ -23,10 +23,7 @@ struct AttentionStep final : device::HostStep {
   size_t scratch_bytes() const override;
 
  private:
-  // |next| is the thread's next item, or null: its first keys are asked for while the last ones of |item| are read.
-  void attend(const device::HostFrame& frame, const WorkItem& item, const WorkItem* next, std::byte* scratch) const;
-  // Query rows of one call: a multiple of the group, small enough for their state to stay in L1.
-  int64_t positions_per_call() const;
+  class Item;
 };
 
 }  // namespace spyre::attention

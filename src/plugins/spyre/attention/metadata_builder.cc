@@ -1,7 +1,6 @@
 #include "plugins/spyre/attention/metadata_builder.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 
@@ -20,16 +19,23 @@ MaskWords mask_words(DType dtype) {
   return dtype == DType::kBF16 ? MaskWords{0xff80, 0xff7f} : MaskWords{0xfc00, 0xfbff};
 }
 
-// Positions of one work item: fine enough to balance threads, coarse enough that a KV group is read for many rows.
-constexpr int64_t kItemPositions = 64;
-
 }  // namespace
 
 // Sizes: sequences * largest bucket would be safe but absurd. Chunks share the step's token budget, and each is padded
 // by less than one step of the ladder. Tables grow only here.
 MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer& bucketer,
                                  const BuilderOptions& options)
-    : device_(device), bucketer_(bucketer), options_(options) {
+    : device_(device),
+      bucketer_(bucketer),
+      options_(options),
+      work_({.threads = device.options().threads,
+             .kv_heads = options.kv_heads,
+             .group = options.group,
+             .head_dim = options.head_dim,
+             .window = options.window,
+             .max_model_len = options.max_model_len,
+             .max_num_batched_tokens = options.max_num_batched_tokens,
+             .max_num_seqs = options.max_num_seqs}) {
   const int64_t blocks = bucketer.block_ladder().back();
   // k chunks share the budget B; each rounds up by less than the widest gap of the ladder.
   const std::vector<int64_t>& ladder = bucketer.query_ladder();
@@ -73,14 +79,12 @@ const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
     for (int64_t i = 0; i < batch.sequences(); ++i) plan_sequence(batch, i);
   }
   move_tables();
-  list_work();
-  deal_work(device_.options().threads);
+  work_.build(sequences_, batch.causal);
   tables_.block_size = options_.block_size;
   tables_.causal = batch.causal;
   tables_.sequences = sequences_;
   tables_.tiles = tiles_;
-  tables_.items = dealt_;
-  tables_.starts = starts_;
+  work_.describe(tables_);
   return tables_;
 }
 
@@ -203,7 +207,7 @@ void MetadataBuilder::plan_lane(const graph::AttentionBatch& batch, int64_t lane
   }
 }
 
-// ---------------------------------------------------------------- to the device, and who computes
+// ---------------------------------------------------------------- to the device
 
 void MetadataBuilder::move_tables() {
   const int64_t page_rows = std::ssize(pages_) / kPageRowWidth;
@@ -219,49 +223,6 @@ void MetadataBuilder::move_tables() {
   device_.upload(tables_.pages, pages_.data(), "page_tables", page_rows);
   if (tables_.grid) move(tables_.grid_masks, grid_masks_.data(), "grid_masks", page_rows);
   if (mask_rows_ > 0) move(tables_.masks, masks_.data(), "masks", mask_rows_);
-}
-
-void MetadataBuilder::list_work() {
-  items_.clear();
-  for (size_t index = 0; index < sequences_.size(); ++index) {
-    const int64_t rows = sequences_[index].query_len;
-    for (int64_t head = 0; head < options_.kv_heads; ++head) {
-      for (int64_t row = 0; row < rows; row += kItemPositions) {
-        items_.push_back({static_cast<int32_t>(index), static_cast<int32_t>(head), static_cast<int32_t>(row),
-                          static_cast<int32_t>(std::min(kItemPositions, rows - row))});
-      }
-    }
-  }
-}
-
-// Longest first, each to the thread with the least so far. An item's cost is its rows times the keys it reads; the deal
-// changes who computes, never what.
-void MetadataBuilder::deal_work(int threads) {
-  auto cost = [this](const WorkItem& item) {
-    const SequencePlan& s = sequences_[item.sequence];
-    const int64_t keys = std::min<int64_t>(s.kv_len, s.context + item.first_row + item.rows);
-    return keys * (item.rows + 8);  // reading a key costs about as much as 8 rows' arithmetic on it
-  };
-  auto order = [&](const WorkItem& item) {
-    return std::make_tuple(-cost(item), item.sequence, item.kv_head, item.first_row);
-  };
-  std::sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  std::vector<int64_t>& load = load_;
-  load.assign(threads, 0);
-  owner_.resize(items_.size());
-  for (size_t i = 0; i < items_.size(); ++i) {
-    const auto least = std::min_element(load.begin(), load.end());
-    owner_[i] = static_cast<int32_t>(least - load.begin());
-    *least += cost(items_[i]);
-  }
-  dealt_.clear();
-  starts_.assign(1, 0);
-  for (int t = 0; t < threads; ++t) {
-    for (size_t i = 0; i < items_.size(); ++i) {
-      if (owner_[i] == t) dealt_.push_back(items_[i]);
-    }
-    starts_.push_back(static_cast<int32_t>(dealt_.size()));
-  }
 }
 
 }  // namespace spyre::attention

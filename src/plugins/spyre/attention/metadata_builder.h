@@ -9,6 +9,7 @@
 
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/attention/step_tables.h"
+#include "plugins/spyre/attention/work_plan.h"
 #include "plugins/spyre/device/device.h"
 
 namespace spyre::attention {
@@ -19,8 +20,11 @@ struct BuilderOptions {
   int64_t max_num_seqs = 0;
   int64_t max_model_len = 0;
   DType dtype = DType::kF16;  // of the mask
-  int64_t kv_heads = 1;       // of the layers that share the tables: how host work is dealt out
-  int64_t window = 0;         // of those layers; 0 = none
+  // Of the layers that share the tables: how host work is dealt out (work_plan.h).
+  int64_t kv_heads = 1;
+  int64_t group = 1;     // query heads per KV head, the most of any layer
+  int64_t head_dim = 0;  // the largest of any layer; 0: no sequence's keys are divided over threads
+  int64_t window = 0;    // 0 = none
   // Whether the tables that only the card's programs read are made: query rows and masks. The host plan knows what they
   // say from the sequences; their transfers are counted all the same.
   bool card_tables = true;
@@ -45,21 +49,17 @@ class MetadataBuilder {
   void plan_grid(const graph::AttentionBatch& batch, const Variant& grid);
   void plan_lane(const graph::AttentionBatch& batch, int64_t lane, int64_t width);
   void move_tables();
-  void list_work();
-  void deal_work(int threads);
 
   device::SoftwareDevice& device_;
   const Bucketer& bucketer_;
   BuilderOptions options_;
+  WorkPlan work_;
   StepTables tables_;
   std::vector<SequencePlan> sequences_;
   std::vector<int64_t> tiles_;
   std::vector<int32_t> query_rows_, pages_, grid_masks_;
   std::vector<uint16_t> masks_;
   int64_t query_entries_ = 0, mask_rows_ = 0;  // of the step, made or not
-  std::vector<WorkItem> items_, dealt_;
-  std::vector<int32_t> starts_, owner_;
-  std::vector<int64_t> load_;
   int64_t query_capacity_ = 0, page_capacity_ = 0, grid_capacity_ = 0, mask_capacity_ = 0;
 };
 

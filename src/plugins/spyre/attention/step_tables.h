@@ -10,6 +10,7 @@
 // tensor for each block of each lane, since most of them see all of a block or nothing of it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -44,11 +45,23 @@ struct SequencePlan {
   int64_t tile_table = 0;   // index into tiles: one entry per active block
 };
 
-// One unit of attention work on the host: some query rows of one KV head of one sequence.
+// One piece of attention work on the host: some query rows of one KV head of one sequence, over the ranges of 512 keys
+// [first_range, end_range), which are all that these rows see unless the item is part of a join.
 struct WorkItem {
   int32_t sequence = 0;
   int32_t kv_head = 0;
   int32_t first_row = 0, rows = 0;  // relative to the sequence
+  int32_t first_range = 0, end_range = 0;
+  int32_t join = -1;  // which, or -1
+};
+
+// Items that share their rows and divide their ranges. Range r of it has a state of its own at
+// StepTables::states + state + (r - first_range) * state_floats; those of the first part are merged as they come, into
+// the state of the first range. Whoever is the last of |parts| to arrive merges the others in ascending order.
+struct WorkJoin {
+  int64_t state = 0, state_floats = 0;
+  int32_t first_range = 0, folded_end = 0, end_range = 0;  // ranges below folded_end are in the first state
+  int32_t parts = 0;
 };
 
 struct StepTables {
@@ -66,6 +79,10 @@ struct StepTables {
   // Host work, dealt out once per step by length: items of thread t are items[starts[t] .. starts[t + 1]).
   std::span<const WorkItem> items;
   std::span<const int32_t> starts;
+  std::span<const WorkJoin> joins;
+  // Of the joins, for one layer at a time (a barrier stands between two layers): arrivals are 0 before and after.
+  std::atomic<int32_t>* arrivals = nullptr;
+  float* states = nullptr;
 };
 
 }  // namespace spyre::attention

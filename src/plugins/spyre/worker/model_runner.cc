@@ -169,6 +169,11 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   for (size_t i = 0; i < layers.size(); ++i) kv_[layers[i]] = caches[i];
   num_blocks_ = num_blocks;
   const nn::Attention::Options& first = attention_layers_.front()->options();
+  int64_t group = 1, head_dim = 1;
+  for (const nn::Attention* layer : attention_layers_) {
+    group = std::max(group, layer->options().heads / first.kv_heads);
+    head_dim = std::max(head_dim, layer->options().head_size);
+  }
   metadata_ = std::make_unique<attention::MetadataBuilder>(
       device_, bucketer_,
       attention::BuilderOptions{.block_size = *config_.block_size,
@@ -177,6 +182,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
                                 .max_model_len = *config_.max_model_len,
                                 .dtype = *config_.dtype,
                                 .kv_heads = first.kv_heads,
+                                .group = group,
+                                .head_dim = head_dim,
                                 .window = first.window,
                                 .card_tables = config_.checked});
 }

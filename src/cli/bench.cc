@@ -2,9 +2,11 @@
 #include "cli/bench.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_drive.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -112,10 +114,36 @@ void fit_defaults(const CLI::App& command, const OpenModel& open, BenchSizes& si
   }
 }
 
+std::string as_line(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void drive(const ModelOptions& options) {
+  platform::EngineConfig config = options.config();
+  config.serving = true;
+  OpenModel open = open_model(config, false);
+  BenchDrive session(open);
+  write_out(as_line(session.opened()));
+  for (std::string line; !interrupted && std::getline(std::cin, line);) write_out(as_line(session.answer(line)));
+}
+
+void add_drive(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand("drive", "Answers what a script on stdin asks: requests, limits, reports");
+  auto options = std::make_shared<ModelOptions>();
+  options->add_to(*command);
+  command->footer(
+      "A JSON object a line, an answer a line; the first line says what was opened.\n"
+      "  {\"run\": {\"prompts\": [[1, 2, 3]], \"output_tokens\": 4}}   when each token came, in seconds\n"
+      "  {\"limits\": {\"stream_bytes\": 270000000}}               what the machine can do now\n"
+      "  {\"report\": \"rows\"}                                   a report of the worker's");
+  command->final_callback([options] { drive(*options); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "How fast a model runs, beside what this machine can do");
+  add_drive(*command);
   auto options = std::make_shared<BenchOptions>();
   const char* group = "What is measured";
   command->add_option("--prompt-tokens", options->sizes.prompt_tokens, "Tokens of the prompt (random ids)")
@@ -142,10 +170,13 @@ void add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json"}))
       ->group("Output");
   options->model.add_to(*command);
+  command->get_option("MODEL")->required(false);  // its subcommands have a MODEL of their own
   command->footer(
       "Units: MB is 10^6 bytes, GB/s 10^9. The limits are measured in the same run: inline assembly that does nothing\n"
       "but multiply and add, and reading a buffer of the weights' size.");
   command->final_callback([command, options] {
+    if (!command->get_subcommands().empty()) return;
+    if (options->model.model.empty()) throw UsageError("MODEL is required");
     platform::EngineConfig config = options->model.config();
     if (options->sizes.batch > 0) {  // a cache for all of them
       config.serving = true;

@@ -21,14 +21,20 @@ bench_serving() {
   "$venv/bin/python" benchmarks/serving/compare.py "$MODEL_FILE" "$@"
 }
 
+# The peers install themselves; what they need of the system is Python.
+bench_peers() {
+  install_packages python3 python3-venv gcc binutils
+  python3 benchmarks/peers/run.py "$@"
+}
+
 # What is named is a function bench_NAME; anything else goes to `spyre bench` as it is.
 cmd_bench() {
   setup_build release model
   compile release
   local what=${1:-}
-  [ "$what" = kernels ] || fetch_model || die "could not fetch the demo model; the lines above say why"
+  [ "$what" = kernels ] || [ "$what" = peers ] || fetch_model || die "could not fetch the demo model; the lines above say why"
   case "$what" in
-    kernels|serving) shift; "bench_$what" "$@" ;;
+    kernels|serving|peers) shift; "bench_$what" "$@" ;;
     *) build/release/bin/spyre bench "$MODEL_FILE" "$@" ;;
   esac
 }

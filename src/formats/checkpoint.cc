@@ -36,8 +36,8 @@ struct Checkpoint::Source {
 
 namespace {
 
-constexpr uint64_t kChunk = 4096;          // elements; a multiple of every block size, 16 KiB as fp32
-constexpr uint64_t kMostElementBytes = 8;  // fp64
+constexpr uint64_t kChunk = 4096;           // elements; a multiple of every block size, 16 KiB as fp32
+constexpr uint64_t kReadBytes = 64 * 1024;  // at once: at least a chunk of every type, and few calls of the system
 constexpr uint32_t kF64 = 28;
 
 bool is_readable_float(DType dtype) {
@@ -93,6 +93,29 @@ void widen(uint32_t type, const std::byte* data, uint64_t n, DType target, float
   for (uint64_t i = 0; i < n; ++i) {
     const auto value = load_le<double>(data + 8 * i);
     out[i] = target == DType::kF32 ? static_cast<float>(value) : round_to_odd(value);
+  }
+}
+
+// Little-endian elements to this machine's byte order.
+void to_native(std::byte* elements, uint64_t count, size_t size) {
+  if constexpr (std::endian::native == std::endian::big) {
+    for (uint64_t i = 0; i < count; ++i) std::reverse(elements + i * size, elements + (i + 1) * size);
+  }
+}
+
+// Elements [skip, skip + count) of the whole blocks at `stored`; skip is less than a block.
+void convert(uint32_t type, uint32_t block, uint32_t block_bytes, const std::byte* stored, uint64_t skip,
+             uint64_t count, DType target, std::byte* out) {
+  std::array<float, kChunk> chunk;
+  while (count > 0) {
+    const uint64_t take = std::min(count, kChunk - skip);
+    const uint64_t blocks = (skip + take + block - 1) / block;
+    widen(type, stored, blocks * block, target, chunk.data());
+    narrow(chunk.data() + skip, take, target, out);
+    stored += blocks * block_bytes;
+    out += take * size_of(target);
+    count -= take;
+    skip = 0;
   }
 }
 
@@ -259,19 +282,26 @@ void Checkpoint::read(const TensorInfo& tensor, DType target, std::span<std::byt
   read_rows(tensor, 0, tensor.rows(), target, out);
 }
 
+// The whole blocks that hold elements [first, first + count) of the file's order.
+struct Checkpoint::Span {
+  uint64_t offset = 0, bytes = 0;
+};
+Checkpoint::Span Checkpoint::span_of(const Source& source, uint64_t first, uint64_t count) {
+  const uint64_t begin = first / source.block, end = (first + count + source.block - 1) / source.block;
+  return {source.offset + begin * source.block_bytes, (end - begin) * source.block_bytes};
+}
+
 // Elements [first, first + count) of the file's order. `first` may lie inside a block.
 void Checkpoint::read_range(const Source& source, uint64_t first, uint64_t count, DType target, std::byte* out) {
-  std::array<std::byte, kChunk * kMostElementBytes> stored;
-  std::array<float, kChunk> chunk;
+  std::array<std::byte, kReadBytes> stored;
   const size_t width = size_of(target);
+  const uint64_t most = kReadBytes / source.block_bytes * source.block;
   while (count > 0) {
     const uint64_t skip = first % source.block;  // decoded, and thrown away
-    const uint64_t take = std::min(count, kChunk - skip);
-    const uint64_t blocks = (skip + take + source.block - 1) / source.block;
-    source.bytes->read(source.offset + first / source.block * source.block_bytes,
-                       std::span(stored).first(blocks * source.block_bytes));
-    widen(source.type, stored.data(), blocks * source.block, target, chunk.data());
-    narrow(chunk.data() + skip, take, target, out);
+    const uint64_t take = std::min(count, most - skip);
+    const Span span = span_of(source, first, take);
+    source.bytes->read(span.offset, std::span(stored).first(span.bytes));
+    convert(source.type, source.block, source.block_bytes, stored.data(), skip, take, target, out);
     first += take;
     count -= take;
     out += take * width;
@@ -281,9 +311,57 @@ void Checkpoint::read_range(const Source& source, uint64_t first, uint64_t count
 // Elements as they are stored, in this machine's byte order.
 void Checkpoint::read_as_stored(const Source& source, uint64_t first, uint64_t count, size_t size, std::byte* out) {
   source.bytes->read(source.offset + first * size, {out, count * size});
-  if constexpr (std::endian::native == std::endian::big) {
-    for (uint64_t i = 0; i < count; ++i) std::reverse(out + i * size, out + (i + 1) * size);
+  to_native(out, count, size);
+}
+
+// Rows [first_row, first_row + rows) of interleaved heads. The file is read forward, head by head, as many rows at once
+// as there is room for; a row that was asked for goes to its place.
+void Checkpoint::read_heads(const Source& source, bool as_stored, uint64_t width, uint64_t first_row, uint64_t rows,
+                            DType target, std::byte* out) {
+  const auto head = static_cast<uint64_t>(source.head_rows), half = head / 2, last_row = first_row + rows;
+  const size_t row_size = width * size_of(target);
+  const bool whole_blocks = width % source.block == 0;
+  const uint64_t row_bytes = width / source.block * source.block_bytes;
+  const uint64_t most = whole_blocks && row_bytes > 0 ? kReadBytes / row_bytes : 0;  // 0: row by row
+  std::array<std::byte, kReadBytes> stored;
+  for (uint64_t base = first_row / head * head; base < last_row; base += head) {
+    for (uint64_t i = 0; i < head;) {
+      const uint64_t count = std::clamp<uint64_t>(most, 1, head - i);
+      if (most > 0) {
+        const Span span = span_of(source, (base + i) * width, count * width);
+        source.bytes->read(span.offset, std::span(stored).first(span.bytes));
+      }
+      for (uint64_t j = 0; j < count; ++j, ++i) {
+        const uint64_t row = base + i % 2 * half + i / 2;
+        if (row < first_row || row >= last_row) continue;
+        std::byte* to = out + (row - first_row) * row_size;
+        if (as_stored && most > 0) {
+          std::memcpy(to, stored.data() + j * row_bytes, row_size);
+          to_native(to, width, size_of(target));
+        } else if (as_stored) {
+          read_as_stored(source, (base + i) * width, width, size_of(target), to);
+        } else if (most > 0) {
+          convert(source.type, source.block, source.block_bytes, stored.data() + j * row_bytes, 0, width, target, to);
+        } else {
+          read_range(source, (base + i) * width, width, target, to);
+        }
+      }
+    }
   }
+}
+
+std::pair<size_t, uint64_t> Checkpoint::place(const TensorInfo& tensor) const {
+  const Source& source = source_of(tensor);
+  const auto shard =
+      std::find_if(shards_.begin(), shards_.end(), [&](const auto& file) { return &file->bytes() == source.bytes; });
+  return {static_cast<size_t>(shard - shards_.begin()), source.offset};
+}
+
+void Checkpoint::will_need(const TensorInfo& tensor, int64_t first_row, int64_t rows) const {
+  const Source& source = source_of(tensor);
+  const auto width = static_cast<uint64_t>(tensor.row_elements());
+  const Span span = span_of(source, static_cast<uint64_t>(first_row) * width, static_cast<uint64_t>(rows) * width);
+  source.bytes->will_need(span.offset, span.bytes);
 }
 
 void Checkpoint::read_rows(const TensorInfo& tensor, int64_t first_row, int64_t rows, DType target,
@@ -301,27 +379,14 @@ void Checkpoint::read_rows(const TensorInfo& tensor, int64_t first_row, int64_t 
                 to_string(target));
   if (count == 0) return;
 
-  // Whole blocks that hold the rows. Interleaved rows stay within their heads.
-  const auto head = static_cast<uint64_t>(source.head_rows);
-  uint64_t begin = static_cast<uint64_t>(first_row), end = begin + static_cast<uint64_t>(rows);
-  if (head) begin = begin / head * head, end = (end + head - 1) / head * head;
-  const uint64_t from = begin * width / source.block * source.block_bytes;
-  const uint64_t to = (end * width + source.block - 1) / source.block * source.block_bytes;
-  source.bytes->will_need(source.offset + from, to - from);
-
-  const auto copy = [&](uint64_t row, uint64_t n, std::byte* to_address) {
-    if (as_stored) {
-      read_as_stored(source, row * width, n * width, size, to_address);
-    } else {
-      read_range(source, row * width, n * width, target, to_address);
-    }
-  };
+  const auto row = static_cast<uint64_t>(first_row);
   try {
-    if (!head) return copy(begin, end - begin, out.data());
-    for (int64_t i = 0; i < rows; ++i) {
-      const uint64_t row = static_cast<uint64_t>(first_row + i), in_head = row % head;
-      const uint64_t half = in_head / (head / 2), pair = in_head % (head / 2);
-      copy(row - in_head + 2 * pair + half, 1, out.data() + static_cast<uint64_t>(i) * width * size);
+    if (source.head_rows) {
+      read_heads(source, as_stored, width, row, static_cast<uint64_t>(rows), target, out.data());
+    } else if (as_stored) {
+      read_as_stored(source, row * width, count, size, out.data());
+    } else {
+      read_range(source, row * width, count, target, out.data());
     }
   } catch (const Error& error) {
     throw_error(error.code(), "tensor '{}': {}", printable(tensor.name), error.what());

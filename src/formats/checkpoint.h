@@ -9,8 +9,8 @@
 //   row h * D + c * D/2 + i of the result is row h * D + 2 i + c of the file, for head h, half c, i < D/2.
 //
 // A Checkpoint does not change after opening; reads are const and may run on any number of threads, each with its own
-// output. A read takes 48 KiB of stack beside the output. A file that was cut short since it was opened is an error of
-// the read that misses its bytes (kCorruptData).
+// output. A read takes at most 150 KiB of stack beside the output. A file that was cut short since it was opened is an
+// error of the read that misses its bytes (kCorruptData).
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -68,6 +69,11 @@ class SPYRE_API Checkpoint {
   void read_rows(const TensorInfo& tensor, int64_t first_row, int64_t rows, DType target,
                  std::span<std::byte> out) const;
 
+  // Where the tensor begins: the number of its file, and the offset in it. Reading in this order reads files forward.
+  std::pair<size_t, uint64_t> place(const TensorInfo& tensor) const;
+  // A hint that these rows are read soon; never an error.
+  void will_need(const TensorInfo& tensor, int64_t first_row, int64_t rows) const;
+
   bool is_gguf() const { return gguf_ != nullptr; }
   const GgufFile* gguf() const { return gguf_.get(); }             // for the tokenizer's keys; else nullptr
   const std::filesystem::path& folder() const { return folder_; }  // where the model's other files are
@@ -83,8 +89,12 @@ class SPYRE_API Checkpoint {
   void add_tensor(const SafetensorsFile& file, const SafetensorsTensor& tensor);
   void finish();
   const Source& source_of(const TensorInfo& tensor) const;
+  struct Span;  // of a file's bytes
+  static Span span_of(const Source& source, uint64_t first, uint64_t count);
   static void read_range(const Source& source, uint64_t first, uint64_t count, DType target, std::byte* out);
   static void read_as_stored(const Source& source, uint64_t first, uint64_t count, size_t size, std::byte* out);
+  static void read_heads(const Source& source, bool as_stored, uint64_t width, uint64_t first_row, uint64_t rows,
+                         DType target, std::byte* out);
 
   std::filesystem::path path_, folder_;
   ModelConfig config_;

@@ -1,5 +1,6 @@
 #include "nn/module.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -27,7 +28,9 @@ HostTensor HostTensor::transposed() const {
 }
 
 HostTensor Module::process_weights_after_loading(const Parameter& parameter, HostTensor weights) const {
-  SPYRE_CHECK(weights.shape == parameter.type.extents(), "{}", parameter.name);
+  std::vector<int64_t> extents = parameter.type.extents();
+  if (!extents.empty() && !weights.shape.empty()) extents[0] = std::min(extents[0], weights.shape[0]);  // a slice
+  SPYRE_CHECK(weights.shape == extents, "{}", parameter.name);
   return weights;
 }
 

@@ -29,8 +29,9 @@ class SPYRE_API Module {
   const std::vector<Module*>& children() const { return children_; }
   const std::vector<Parameter*>& parameters() const { return parameters_; }
 
-  // Called once per loaded parameter, on the host, before its values go to the device: transpose, pad, shard. |weights|
-  // arrives in |parameter.loaded_shape| and leaves in the shape of |parameter.type|.
+  // Called on the host, before the values of a parameter go to the device: transpose, pad. |weights| arrives as rows of
+  // |parameter.loaded_shape|, all of them or a slice, and leaves as the part of |parameter.type| that they are: rows
+  // again, or columns. Called from several threads at once; what becomes of a row must not depend on other rows.
   virtual HostTensor process_weights_after_loading(const Parameter& parameter, HostTensor weights) const;
 
  protected:

@@ -111,9 +111,9 @@ CpuModelRunner::CpuModelRunner(const EngineConfig& config, std::shared_ptr<const
 }
 
 void CpuModelRunner::load_model(const std::function<void(const runner::LoadProgress&)>& progress) {
-  nn::load_weights(*model_, *checkpoint_, weights_, [&](const nn::LoadTotals& totals) {
+  nn::load_weights(*model_, *checkpoint_, weights_, {.progress = [&](const nn::LoadTotals& totals) {
     if (progress) progress({totals.bytes_done, totals.bytes_total});
-  });
+  }});
 }
 
 runner::KvCacheSpec CpuModelRunner::kv_cache_spec() const {

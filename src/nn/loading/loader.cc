@@ -3,12 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "nn/loading/slices.h"
 
 namespace spyre::nn {
 namespace {
@@ -33,11 +36,10 @@ bool ignorable(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".masked_bias");
 }
 
-HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& checkpoint) {
-  const DType dtype = parameter.type.dtype;
-  HostTensor weights = HostTensor::allocate(dtype, parameter.loaded_shape);
-  int64_t row_elements = 1;
-  for (size_t i = 1; i < parameter.loaded_shape.size(); ++i) row_elements *= parameter.loaded_shape[i];
+// Each tensor that the parameter is made of, in order. Throws when one is not what the model asks for.
+std::vector<const formats::TensorInfo*> find_sources(const Parameter& parameter,
+                                                     const formats::Checkpoint& checkpoint) {
+  std::vector<const formats::TensorInfo*> found;
   for (const WeightSource& source : parameter.sources) {
     const formats::TensorInfo* info = checkpoint.find(source.name);
     if (info == nullptr) throw_error(ErrorCode::kNotFound, "tensor '{}' is missing in the checkpoint", source.name);
@@ -47,32 +49,48 @@ HostTensor read_sources(const Parameter& parameter, const formats::Checkpoint& c
       throw_error(ErrorCode::kCorruptData, "tensor '{}' has shape [{}], the config asks for [{}]", source.name,
                   fmt::join(info->shape, ", "), fmt::join(expected, ", "));
     }
-    const size_t row_bytes = static_cast<size_t>(row_elements) * size_of(dtype);
-    checkpoint.read(*info, dtype,
-                    {weights.data.get() + static_cast<size_t>(source.row) * row_bytes,
-                     static_cast<size_t>(source.rows) * row_bytes});
+    found.push_back(info);
+  }
+  return found;
+}
+
+size_t row_bytes(const Parameter& parameter) {
+  int64_t elements = 1;
+  for (size_t i = 1; i < parameter.loaded_shape.size(); ++i) elements *= parameter.loaded_shape[i];
+  return static_cast<size_t>(elements) * size_of(parameter.type.dtype);
+}
+
+HostTensor read_whole(const Parameter& parameter, const formats::Checkpoint& checkpoint) {
+  HostTensor weights = HostTensor::allocate(parameter.type.dtype, parameter.loaded_shape);
+  const std::vector<const formats::TensorInfo*> tensors = find_sources(parameter, checkpoint);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const WeightSource& source = parameter.sources[i];
+    checkpoint.read(*tensors[i], parameter.type.dtype,
+                    {weights.data.get() + static_cast<size_t>(source.row) * row_bytes(parameter),
+                     static_cast<size_t>(source.rows) * row_bytes(parameter)});
   }
   return weights;
 }
 
 // A tied head that the file stores all the same must be the embedding: with values of its own, one part of the
 // checkpoint is wrong, and which one cannot be known (Hugging Face unties such heads, others ignore them).
-void check_stored_head(const Parameter& embedding, const formats::Checkpoint& checkpoint) {
+void check_stored_head(const Parameter& embedding, const formats::Checkpoint& checkpoint, ThreadTeam* team) {
   const formats::TensorInfo* head = checkpoint.find(kHead);
   const formats::TensorInfo* rows =
       embedding.sources.size() == 1 ? checkpoint.find(embedding.sources[0].name) : nullptr;
   if (head == nullptr || rows == nullptr) return;
-  bool same = head->shape == rows->shape;
-  constexpr int64_t kRows = 256;
-  const DType dtype = embedding.type.dtype;
-  std::vector<std::byte> a, b;
-  for (int64_t row = 0; same && row < rows->rows(); row += kRows) {
-    const int64_t count = std::min(kRows, rows->rows() - row);
-    a.resize(static_cast<size_t>(count * rows->row_elements()) * size_of(dtype));
-    b.resize(a.size());
-    checkpoint.read_rows(*head, row, count, dtype, a);
-    checkpoint.read_rows(*rows, row, count, dtype, b);
-    same = a == b;
+  std::atomic<bool> same = head->shape == rows->shape;
+  if (same) {
+    SliceQueue queue(checkpoint);
+    queue.add(*rows, 256, 0);
+    const DType dtype = embedding.type.dtype;
+    queue.run(team, [&](const Slice& slice, int) {
+      if (!same) return;
+      std::vector<std::byte> a(static_cast<size_t>(slice.rows * rows->row_elements()) * size_of(dtype)), b(a.size());
+      checkpoint.read_rows(*head, slice.first_row, slice.rows, dtype, a);
+      checkpoint.read_rows(*rows, slice.first_row, slice.rows, dtype, b);
+      if (a != b) same = false;
+    });
   }
   if (!same) {
     throw_error(ErrorCode::kCorruptData,
@@ -87,39 +105,128 @@ int64_t loaded_bytes(const Parameter& parameter) {
   return parameter.type.elements() * static_cast<int64_t>(size_of(parameter.type.dtype));
 }
 
+// The state of one call of load_weights().
+class Loading {
+ public:
+  Loading(const Module& model, const formats::Checkpoint& checkpoint, WeightSink& sink, const LoadOptions& options)
+      : entries_(collect(model)), checkpoint_(checkpoint), sink_(sink), options_(options), slices_(checkpoint) {}
+
+  void run(const Module& model) {
+    check_tensors(model);
+    begin();
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      const Parameter& parameter = *entries_[i].parameter;
+      if (parameter.alias != nullptr) {
+        check_stored_head(*parameter.alias, checkpoint_, options_.team);
+      } else if (!plan_slices(i)) {
+        load_whole(entries_[i]);
+      }
+    }
+    load_slices();
+  }
+
+ private:
+  // Every tensor of the model is there in the right shape, and every tensor that is there belongs to the model.
+  void check_tensors(const Module& model) const {
+    std::set<std::string> used;
+    bool tied = false;
+    for (const Entry& entry : entries_) {
+      tied = tied || entry.parameter->alias != nullptr;
+      for (const WeightSource& source : entry.parameter->sources) used.insert(source.name);
+    }
+    for (const formats::TensorInfo& info : checkpoint_.tensors()) {
+      if (used.contains(info.name) || ignorable(info.name) || (tied && info.name == kHead)) continue;
+      throw_error(ErrorCode::kUnsupported, "the checkpoint's tensor '{}' is not used by {}", info.name,
+                  model.class_name());
+    }
+    for (const Entry& entry : entries_) (void)find_sources(*entry.parameter, checkpoint_);
+  }
+
+  void begin() {
+    std::vector<const Parameter*> parameters;
+    for (const Entry& entry : entries_) {
+      parameters.push_back(entry.parameter);
+      total_ += loaded_bytes(*entry.parameter);
+    }
+    sink_.begin(parameters);
+  }
+
+  void load_whole(const Entry& entry) {
+    const Parameter& parameter = *entry.parameter;
+    HostTensor weights = parameter.buffer;
+    if (!parameter.sources.empty()) {
+      weights = entry.layer->process_weights_after_loading(parameter, read_whole(parameter, checkpoint_));
+    }
+    sink_.accept(parameter, std::move(weights));
+    done_ += loaded_bytes(parameter);
+    report();
+  }
+
+  // Whether the parameter comes in slices; they are read later, all parameters' together.
+  bool plan_slices(size_t entry) {
+    const Parameter& parameter = *entries_[entry].parameter;
+    const int64_t rows = parameter.sources.empty() ? 0 : sink_.slice_rows(parameter);
+    if (rows == 0) return false;
+    const std::vector<const formats::TensorInfo*> tensors = find_sources(parameter, checkpoint_);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      slices_.add(*tensors[i], rows, pieces_.size());
+      pieces_.push_back({&entries_[entry], parameter.sources[i].row});
+    }
+    slice_bytes_ = std::max(slice_bytes_, static_cast<size_t>(rows) * row_bytes(parameter));
+    return true;
+  }
+
+  void load_slices() {
+    std::vector<std::shared_ptr<std::byte[]>> memory(options_.team != nullptr ? options_.team->size() : 1);
+    slices_.run(options_.team, [&](const Slice& slice, int member) {
+      if (memory[member] == nullptr) memory[member].reset(new std::byte[slice_bytes_]);
+      load_slice(slice, memory[member]);
+      if (member == 0) report();
+    });
+    report();
+  }
+
+  void load_slice(const Slice& slice, const std::shared_ptr<std::byte[]>& memory) {
+    const Piece& piece = pieces_[slice.id];
+    const Parameter& parameter = *piece.entry->parameter;
+    HostTensor weights{.dtype = parameter.type.dtype, .shape = parameter.loaded_shape, .data = memory};
+    weights.shape[0] = slice.rows;
+    const size_t bytes = weights.bytes();
+    checkpoint_.read_rows(*slice.tensor, slice.first_row, slice.rows, weights.dtype, {memory.get(), bytes});
+    sink_.accept_slice(parameter, piece.row + slice.first_row,
+                       piece.entry->layer->process_weights_after_loading(parameter, std::move(weights)));
+    done_ += static_cast<int64_t>(bytes);
+  }
+
+  void report() const {
+    if (options_.progress) options_.progress({done_, total_});
+  }
+
+  struct Piece {  // a checkpoint tensor's place in a parameter
+    const Entry* entry = nullptr;
+    int64_t row = 0;
+  };
+
+  const std::vector<Entry> entries_;
+  const formats::Checkpoint& checkpoint_;
+  WeightSink& sink_;
+  const LoadOptions& options_;
+  SliceQueue slices_;
+  std::vector<Piece> pieces_;
+  size_t slice_bytes_ = 0;  // of the largest
+  std::atomic<int64_t> done_{0};
+  int64_t total_ = 0;
+};
+
 }  // namespace
 
+void WeightSink::accept_slice(const Parameter& parameter, int64_t, const HostTensor&) {
+  SPYRE_CHECK(false, "{} came in slices", parameter.name);
+}
+
 void load_weights(const Module& model, const formats::Checkpoint& checkpoint, WeightSink& sink,
-                  const std::function<void(const LoadTotals&)>& progress) {
-  const std::vector<Entry> entries = collect(model);
-  std::vector<const Parameter*> parameters;
-  LoadTotals totals;
-  std::set<std::string> used;
-  bool tied = false;
-  for (const Entry& entry : entries) {
-    parameters.push_back(entry.parameter);
-    totals.bytes_total += loaded_bytes(*entry.parameter);
-    tied = tied || entry.parameter->alias != nullptr;
-    for (const WeightSource& source : entry.parameter->sources) used.insert(source.name);
-  }
-  for (const formats::TensorInfo& info : checkpoint.tensors()) {
-    if (used.contains(info.name) || ignorable(info.name) || (tied && info.name == kHead)) continue;
-    throw_error(ErrorCode::kUnsupported, "the checkpoint's tensor '{}' is not used by {}", info.name,
-                model.class_name());
-  }
-  sink.begin(parameters);
-  for (const Entry& entry : entries) {
-    const Parameter& parameter = *entry.parameter;
-    if (parameter.alias != nullptr) {
-      check_stored_head(*parameter.alias, checkpoint);
-      continue;
-    }
-    HostTensor weights = parameter.sources.empty() ? parameter.buffer : read_sources(parameter, checkpoint);
-    if (!parameter.sources.empty()) weights = entry.layer->process_weights_after_loading(parameter, std::move(weights));
-    sink.accept(parameter, std::move(weights));
-    totals.bytes_done += loaded_bytes(parameter);
-    if (progress) progress(totals);
-  }
+                  const LoadOptions& options) {
+  Loading(model, checkpoint, sink, options).run(model);
 }
 
 }  // namespace spyre::nn

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/error.h"
 #include "base/half.h"
@@ -46,10 +48,10 @@ Loaded load(const nlohmann::json& json, const Shapes& shapes, DType dtype = DTyp
   Loaded result;
   result.model = testing::build(checkpoint->config(), {}, dtype);
   try {
-    load_weights(*result.model, *checkpoint, result.sink, [&](const LoadTotals& totals) {
+    load_weights(*result.model, *checkpoint, result.sink, {.progress = [&](const LoadTotals& totals) {
       EXPECT_GE(totals.bytes_done, result.last.bytes_done);
       result.last = totals;
-    });
+    }});
   } catch (const Error& error) {
     result.error = error.what();
     result.code = error.code();
@@ -161,6 +163,85 @@ TEST(Loader, BiasesAreLoadedWhenTheConfigSaysSo) {
   const Loaded loaded = load(json, shapes);
   ASSERT_EQ(loaded.error, "");
   EXPECT_EQ(loaded.sink.accepted.at(path + "qkv_proj.bias").as<float>()[16], element(shapes, path + "k_proj.bias", 0));
+}
+
+// Keeps the slices of each parameter side by side, as a device does.
+class SliceSink : public Sink {
+ public:
+  explicit SliceSink(int64_t rows) : rows_(rows) {}
+  void begin(const std::vector<const Parameter*>& parameters) override {
+    Sink::begin(parameters);
+    for (const Parameter* parameter : parameters) {
+      if (!parameter->sources.empty()) {
+        joined[parameter->name] = HostTensor::allocate(parameter->type.dtype, parameter->loaded_shape);
+      }
+    }
+  }
+  int64_t slice_rows(const Parameter&) const override { return rows_; }
+  void accept_slice(const Parameter& parameter, int64_t first_row, const HostTensor& weights) override {
+    const HostTensor& whole = joined.at(parameter.name);
+    ASSERT_GT(weights.shape.at(0), 0);
+    ASSERT_LE(weights.shape.at(0), rows_);
+    const size_t row_bytes = weights.bytes() / static_cast<size_t>(weights.shape[0]);
+    std::memcpy(whole.data.get() + static_cast<size_t>(first_row) * row_bytes, weights.data.get(), weights.bytes());
+    if (parameter.name == fails_at) throw_error(ErrorCode::kResourceExhausted, "no room for {}", fails_at);
+  }
+  std::map<std::string, HostTensor> joined;
+  std::string fails_at;
+
+ private:
+  int64_t rows_;
+};
+
+TEST(Loader, SlicesMakeUpEachParameterOnAnyTeam) {
+  const auto json = testing::tiny_config();
+  const auto shapes = testing::tensors_of(json);
+  const testing::CheckpointFolder folder(json, shapes);
+  const auto checkpoint = folder.open();
+  const auto model = testing::build(checkpoint->config());
+  Sink whole;
+  load_weights(*model, *checkpoint, whole);
+  for (int threads : {0, 1, 3}) {
+    for (int64_t rows : {1, 5, 64}) {
+      SCOPED_TRACE(fmt::format("{} threads, slices of {}", threads, rows));
+      const auto team = threads > 0 ? std::make_unique<ThreadTeam>(threads) : nullptr;
+      SliceSink sink(rows);
+      LoadTotals last;
+      load_weights(*model, *checkpoint, sink, {.team = team.get(), .progress = [&](const LoadTotals& totals) {
+                                                 EXPECT_GE(totals.bytes_done, last.bytes_done);
+                                                 last = totals;
+                                               }});
+      EXPECT_EQ(last.bytes_done, last.bytes_total);
+      ASSERT_EQ(sink.joined.size() + sink.accepted.size(), whole.accepted.size());  // buffers come whole
+      for (const auto& [name, tensor] : sink.joined) {
+        const HostTensor& expected = whole.accepted.at(name);
+        ASSERT_EQ(tensor.shape, expected.shape);
+        EXPECT_EQ(std::memcmp(tensor.data.get(), expected.data.get(), expected.bytes()), 0) << name;
+      }
+    }
+  }
+}
+
+TEST(Loader, AnErrorWithASliceOrFromProgressEndsTheLoading) {
+  const auto json = testing::tiny_config();
+  const testing::CheckpointFolder folder(json, testing::tensors_of(json));
+  const auto checkpoint = folder.open();
+  const auto model = testing::build(checkpoint->config());
+  ThreadTeam team(2);
+  SliceSink sink(2);
+  sink.fails_at = "model.layers.0.mlp.down_proj.weight";
+  try {
+    load_weights(*model, *checkpoint, sink, {.team = &team});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(error.what(), HasSubstr(sink.fails_at));
+  }
+  SliceSink other(2);
+  EXPECT_THROW(load_weights(*model, *checkpoint, other,
+                            {.team = &team,
+                             .progress = [](const LoadTotals&) { throw_error(ErrorCode::kCancelled, "enough"); }}),
+               Error);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ size_t host_bytes(const TensorStore& store) {
 
 }  // namespace
 
-DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string& label, HostForm form) {
+// Everything but the memory.
+DeviceTensor SoftwareDevice::make_store(const TensorSpec& spec, const std::string& label, HostForm form) {
   auto store = std::make_shared<TensorStore>();
   store->spec = spec;
   store->label = label;
@@ -43,9 +44,33 @@ DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string&
   store->card_address = *address;
   store->reservation = address;
   store->card = options_.mode == ExecutionMode::kChecked;
+  return store;
+}
+
+DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string& label, HostForm form) {
+  DeviceTensor store = make_store(spec, label, form);
   store->memory = HostBuffer(store->card ? static_cast<size_t>(spec.card_bytes()) : host_bytes(*store));
   if (store->card) poison(*store);
   return store;
+}
+
+std::vector<DeviceTensor> SoftwareDevice::allocate_together(std::span<const TensorRequest> requests,
+                                                            const std::string& label) {
+  std::vector<DeviceTensor> stores;
+  if (options_.mode == ExecutionMode::kChecked) {
+    for (const TensorRequest& request : requests) stores.push_back(allocate(request.spec, label, request.form));
+    return stores;
+  }
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+  for (const TensorRequest& request : requests) {
+    stores.push_back(make_store(request.spec, label, request.form));
+    offsets.push_back(bytes);
+    bytes += static_cast<size_t>(round_up(static_cast<int64_t>(host_bytes(*stores.back())), kStickBytes));
+  }
+  const auto whole = std::make_shared<const HostBuffer>(bytes);
+  for (size_t i = 0; i < stores.size(); ++i) stores[i]->memory = HostBuffer(whole, offsets[i], host_bytes(*stores[i]));
+  return stores;
 }
 
 std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks,
@@ -121,6 +146,12 @@ void SoftwareDevice::upload(const DeviceTensor& to, const nn::HostTensor& from, 
 void SoftwareDevice::upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows) {
   write_store(*to, static_cast<const std::byte*>(row_major), {}, rows);
   count(transfers_.to_device[label], to->spec, rows);
+}
+
+void SoftwareDevice::upload_slice(const DeviceTensor& to, const nn::HostTensor& from, int dim, int64_t first) {
+  SPYRE_CHECK(from.dtype == to->spec.dtype, "{}: {} to {}", to->label, to_string(from.dtype),
+              to_string(to->spec.dtype));
+  write_slice(*to, from.data.get(), from.shape, from.strides, dim, first);
 }
 
 void SoftwareDevice::count_upload(const DeviceTensor& to, const std::string& label, int64_t rows) {

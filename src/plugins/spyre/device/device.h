@@ -30,6 +30,11 @@ struct DeviceOptions {
   int64_t memory_bytes = kDeviceMemoryBytes;
 };
 
+struct TensorRequest {
+  TensorSpec spec;
+  HostForm form = HostForm::kRowMajor;
+};
+
 class SoftwareDevice {
  public:
   explicit SoftwareDevice(const DeviceOptions& options);
@@ -40,6 +45,9 @@ class SoftwareDevice {
 
   // Zeroed logical elements; in checked mode every byte is poison until it is written (NaN for floats, -1 for i32).
   DeviceTensor allocate(const TensorSpec& spec, const std::string& label, HostForm form = HostForm::kRowMajor);
+  // Tensors that live together, such as a model's weights: one block of memory, so that small ones lie on huge pages as
+  // well. In checked mode each has its own.
+  std::vector<DeviceTensor> allocate_together(std::span<const TensorRequest> requests, const std::string& label);
   // The KV caches of a model's layers. A spec is that of one layer's K, and of its V: [num_blocks * block_size, heads,
   // head size], the slot axis outermost.
   std::vector<DeviceTensor> allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks, int64_t block_size);
@@ -51,6 +59,10 @@ class SoftwareDevice {
   // rows of dimension 0.
   void upload(const DeviceTensor& to, const nn::HostTensor& from, const std::string& label, int64_t rows = 0);
   void upload(const DeviceTensor& to, const void* row_major, const std::string& label, int64_t rows = 0);
+  // A slice of an upload: |from| has the logical shape but for dimension |dim|, where it is the part from |first| on.
+  // Called by any thread; slices must not overlap. Not counted: count_upload() counts the whole, once. kHost only.
+  // REQUIRES: |dim| is 0 of a row-major store (and |from| has no strides), or the columns of panels.
+  void upload_slice(const DeviceTensor& to, const nn::HostTensor& from, int dim, int64_t first);
   // An upload of a table that only the card's programs read, where no card program runs: counted, not made.
   void count_upload(const DeviceTensor& to, const std::string& label, int64_t rows = 0);
   // Device to host, as row-major logical elements converted to fp32: the first |rows| of dimension 0 (0 = all).
@@ -78,6 +90,7 @@ class SoftwareDevice {
   int64_t steps_run() const { return steps_run_; }
 
  private:
+  DeviceTensor make_store(const TensorSpec& spec, const std::string& label, HostForm form);
   void run_host(std::span<const Launch* const> launches, std::span<const int64_t> rows,
                 const attention::StepTables* tables);
   void run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables);

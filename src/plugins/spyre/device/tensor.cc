@@ -69,16 +69,24 @@ HostBuffer::HostBuffer(size_t bytes) : size_(bytes) {
   data_ = reinterpret_cast<std::byte*>(address);
 }
 
+HostBuffer::HostBuffer(std::shared_ptr<const HostBuffer> whole, size_t offset, size_t bytes)
+    : data_(whole->data() + offset), size_(bytes), whole_(std::move(whole)) {
+  SPYRE_CHECK(offset + bytes <= whole_->size(), "{} bytes at {} of {}", bytes, offset, whole_->size());
+}
+
 HostBuffer::~HostBuffer() {
-  if (data_ != nullptr) munmap(data_, mapped_size(size_));
+  if (data_ != nullptr && whole_ == nullptr) munmap(data_, mapped_size(size_));
 }
 
 HostBuffer::HostBuffer(HostBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      whole_(std::exchange(other.whole_, nullptr)) {}
 
 HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(whole_, other.whole_);
   return *this;
 }
 

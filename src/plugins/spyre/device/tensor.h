@@ -50,11 +50,14 @@ inline bool is_row_major(HostForm form) {
   return form == HostForm::kRowMajor || form == HostForm::kGatherTable;
 }
 
-// Zeroed, 64-byte aligned memory; huge pages for large blocks where the kernel grants them.
+// Zeroed, 64-byte aligned memory; huge pages for large blocks where the kernel grants them. Taken from the system page
+// by page as it is touched.
 class HostBuffer {
  public:
   HostBuffer() = default;
   explicit HostBuffer(size_t bytes);
+  // Part of |whole|, which lives as long as any of its parts.
+  HostBuffer(std::shared_ptr<const HostBuffer> whole, size_t offset, size_t bytes);
   ~HostBuffer();
   HostBuffer(HostBuffer&& other) noexcept;
   HostBuffer& operator=(HostBuffer&& other) noexcept;
@@ -64,6 +67,7 @@ class HostBuffer {
  private:
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::shared_ptr<const HostBuffer> whole_;  // of a part
 };
 
 // The storage behind a handle. Only files of device/ and attention/ that execute or transfer include what is inside.

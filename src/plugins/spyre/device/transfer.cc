@@ -57,12 +57,16 @@ void write_card(TensorStore& store, const std::byte* from, std::span<const int64
                       });
 }
 
-void write_panels(TensorStore& store, const std::byte* from, std::span<const int64_t> strides) {
-  const std::vector<int64_t> shape = store.spec.logical();
-  SPYRE_CHECK(shape.size() == 2);
+// A slice of the weight's columns (all of them, or of the dimension that is the columns from |first| on): |from| with
+// |shape| and |strides|.
+void write_panels(TensorStore& store, const std::byte* from, std::span<const int64_t> shape,
+                  std::span<const int64_t> strides, int64_t first) {
+  const std::vector<int64_t> whole = store.spec.logical();
+  SPYRE_CHECK(whole.size() == 2 && shape.size() == 2);
   const bool out_in = store.form == HostForm::kPanelsOutIn;
-  const int64_t k = out_in ? shape[1] : shape[0], n = out_in ? shape[0] : shape[1];
-  const kernels::PanelLayout layout{store.order, k, n};
+  const kernels::PanelLayout layout{store.order, out_in ? whole[1] : whole[0], out_in ? whole[0] : whole[1]};
+  const int64_t columns = out_in ? shape[0] : shape[1];
+  SPYRE_CHECK((out_in ? shape[1] : shape[0]) == layout.k, "{} rows of {}", out_in ? shape[1] : shape[0], layout.k);
   const int64_t row_stride = strides.empty() ? shape[1] : strides[0];
   const int64_t column_stride = strides.empty() ? 1 : strides[1];
   const auto* source = reinterpret_cast<const uint16_t*>(from);
@@ -70,10 +74,10 @@ void write_panels(TensorStore& store, const std::byte* from, std::span<const int
   // One of the two source strides is 1: the checkpoint's [out, in], seen as it is or transposed.
   const int64_t k_stride = out_in ? column_stride : row_stride, n_stride = out_in ? row_stride : column_stride;
   if (n_stride == 1) {
-    kernels::pack_panels(layout, kernels::SourceOrder::kInOut, source, k_stride, 0, n, panels);
+    kernels::pack_panels(layout, kernels::SourceOrder::kInOut, source, k_stride, first, columns, panels);
   } else {
     SPYRE_CHECK(k_stride == 1, "strides {} {}", k_stride, n_stride);
-    kernels::pack_panels(layout, kernels::SourceOrder::kOutIn, source, n_stride, 0, n, panels);
+    kernels::pack_panels(layout, kernels::SourceOrder::kOutIn, source, n_stride, first, columns, panels);
   }
 }
 
@@ -100,7 +104,7 @@ void write_store(TensorStore& store, const std::byte* from, std::span<const int6
   if (store.card) return write_card(store, from, strides, rows);
   if (store.form == HostForm::kPanels || store.form == HostForm::kPanelsOutIn) {
     SPYRE_CHECK(rows == 0, "panels are written whole");
-    return write_panels(store, from, strides);
+    return write_panels(store, from, store.spec.logical(), strides, 0);
   }
   SPYRE_CHECK(is_row_major(store.form), "{} is not written by transfer", store.label);
   const size_t size = size_of(store.spec.dtype);
@@ -114,6 +118,21 @@ void write_store(TensorStore& store, const std::byte* from, std::span<const int6
   for_each_coordinate(extents, strides, [&](int64_t i, std::span<const int64_t>, int64_t source) {
     std::memcpy(store.memory.data() + i * size, from + source * size, size);
   });
+}
+
+void write_slice(TensorStore& store, const std::byte* from, std::span<const int64_t> shape,
+                 std::span<const int64_t> strides, int dim, int64_t first) {
+  SPYRE_CHECK(!store.card, "{} is a card store", store.label);
+  if (store.form == HostForm::kPanels || store.form == HostForm::kPanelsOutIn) {
+    SPYRE_CHECK(dim == (store.form == HostForm::kPanels ? 1 : 0), "a slice of dimension {}", dim);
+    return write_panels(store, from, shape, strides, first);
+  }
+  SPYRE_CHECK(is_row_major(store.form) && dim == 0 && strides.empty(), "a slice of {}", store.label);
+  const size_t size = size_of(store.spec.dtype);
+  const int64_t whole = store.spec.logical_elements(), rows = store.spec.axes.at(0).logical();
+  const auto row_bytes = static_cast<size_t>(whole / std::max<int64_t>(rows, 1)) * size;
+  std::memcpy(store.memory.data() + static_cast<size_t>(first) * row_bytes, from,
+              static_cast<size_t>(shape[0]) * row_bytes);
 }
 
 void read_store(const TensorStore& store, float* to, int64_t rows) {

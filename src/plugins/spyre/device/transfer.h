@@ -10,6 +10,11 @@ namespace spyre::device {
 
 // |from| is row-major logical (|source_strides| empty) or strided. Only the first |rows| of dimension 0 are written.
 void write_store(TensorStore& store, const std::byte* from, std::span<const int64_t> source_strides, int64_t rows);
+// A slice of dimension |dim|, beginning at |first|: |from| with |shape| and strides as above. Slices that do not
+// overlap may be written by several threads at once. REQUIRES: a host store; panels, or dim == 0 of a row-major store
+// and |from| row-major.
+void write_slice(TensorStore& store, const std::byte* from, std::span<const int64_t> shape,
+                 std::span<const int64_t> source_strides, int dim, int64_t first);
 // Row-major logical elements, converted to fp32.
 void read_store(const TensorStore& store, float* to, int64_t rows);
 

@@ -123,9 +123,10 @@ std::map<const nn::Parameter*, ParameterUse> SpyreModelRunner::parameter_uses() 
 
 void SpyreModelRunner::load_model(const std::function<void(const runner::LoadProgress&)>& progress) {
   weights_ = std::make_unique<WeightStore>(device_, parameter_uses());
-  nn::load_weights(*model_, *checkpoint_, *weights_, [&](const nn::LoadTotals& totals) {
-    if (progress) progress({totals.bytes_done, totals.bytes_total});
-  });
+  nn::load_weights(*model_, *checkpoint_, *weights_,
+                   {.team = &device_.team(), .progress = [&](const nn::LoadTotals& totals) {
+                      if (progress) progress({totals.bytes_done, totals.bytes_total});
+                    }});
 }
 
 // ---------------------------------------------------------------- KV cache

@@ -24,17 +24,33 @@ class WeightStore final : public nn::WeightSink {
 
   void begin(const std::vector<const nn::Parameter*>& parameters) override;
   void accept(const nn::Parameter& parameter, nn::HostTensor weights) override;
+  // Host stores are written in slices; card stores (checked mode) and views that a transfer has to walk whole.
+  int64_t slice_rows(const nn::Parameter& parameter) const override;
+  void accept_slice(const nn::Parameter& parameter, int64_t first_row, const nn::HostTensor& weights) override;
 
   // Throws Error(kInternal) for a parameter that was not loaded.
   const device::DeviceTensor& tensor(const nn::Parameter& parameter) const;
   int64_t host_bytes() const { return host_bytes_; }
 
  private:
-  device::DeviceTensor put(const nn::Parameter& parameter, const nn::HostTensor& weights);
+  // A tensor that a parameter's values go to: its own, or that of an alias, which may want them transposed.
+  struct Target {
+    const nn::Parameter* owner = nullptr;
+    device::DeviceTensor tensor;
+    bool transposed = false;  // beside the parameter
+
+    int slice_dim(const nn::Parameter& parameter) const { return parameter.transposed != transposed ? 1 : 0; }
+  };
+
+  void plan_targets(const nn::Parameter& parameter, const std::vector<const nn::Parameter*>& aliases);
+  void allocate_targets();
 
   device::SoftwareDevice& device_;
   std::map<const nn::Parameter*, ParameterUse> uses_;
-  std::map<const nn::Parameter*, std::vector<const nn::Parameter*>> aliases_;  // of each: who shares its values
+  std::vector<const nn::Parameter*> loaded_;                     // in the model's order, without aliases
+  std::map<const nn::Parameter*, std::vector<Target>> targets_;  // of each of them
+  // Tables whose elements are those of the panels of another parameter.
+  std::map<const nn::Parameter*, const nn::Parameter*> shared_;
   std::map<const nn::Parameter*, device::DeviceTensor> tensors_;
   int64_t host_bytes_ = 0;
 };

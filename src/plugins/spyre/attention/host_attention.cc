@@ -198,7 +198,7 @@ void AttentionStep::run(const HostFrame& frame, int thread, int threads) const {
   const StepTables& tables = *frame.tables;
   SPYRE_CHECK(static_cast<int>(tables.starts.size()) == threads + 1, "work for {} threads, run by {}",
               tables.starts.size() - 1, threads);
-  auto* scratch = reinterpret_cast<float*>(frame.scratch[thread]);
+  auto* scratch = reinterpret_cast<float*>(frame.scratch);
   for (int32_t i = tables.starts[thread]; i < tables.starts[thread + 1]; ++i) {
     const WorkItem* next = i + 1 < tables.starts[thread + 1] ? &tables.items[i + 1] : nullptr;
     Item(*this, frame, tables.items[i], next, scratch).run();

@@ -157,15 +157,13 @@ class Batch {
     device::HostBuffer scratch(scratch_bytes * threads);
     const std::vector<std::byte*> slots = {rotated(q_.data()), rotated(out.data()), nullptr};
     const std::vector<device::TensorStore*> stores = {nullptr, nullptr, kv};
-    std::vector<std::byte*> scratch_at;
-    for (size_t t = 0; t < threads; ++t) scratch_at.push_back(scratch.data() + t * scratch_bytes);
     device.team().run([&](int thread, int count) {
       device::HostFrame frame;
       frame.rows = starts_.back();
       frame.slots = slots;
       frame.stores = stores;
       frame.tables = &tables;
-      frame.scratch = scratch_at;
+      frame.scratch = scratch.data() + static_cast<size_t>(thread) * scratch_bytes;
       step.run(frame, thread, count);
     });
   }

@@ -21,7 +21,14 @@ struct KvStoreStep final : device::HostStep {
   int64_t heads = 0, head_dim = 0;
 
   void run(const device::HostFrame& frame, int thread, int threads) const override;
+  device::StepForm form() const override;  // its columns are those of k
+  void run_rows(const device::HostFrame& frame, Range rows) const override;
+  void run_columns(const device::HostFrame& frame, Range rows, std::span<const Range> columns) const override;
   std::string describe() const override;
+
+ private:
+  // The heads [head, head + count) of the tokens |rows|.
+  void store(const device::HostFrame& frame, Range rows, Range heads) const;
 };
 
 // The layout of a store's pages, and where one of them is. REQUIRES: 0 <= block < num_blocks.

@@ -46,17 +46,22 @@ const HostView& HostEmitter::view(graph::ValueId value) const {
   return views_[value];
 }
 
+int32_t HostEmitter::add_slot(const graph::Type& type, SlotKind kind, int32_t index) {
+  device::HostSlot slot{.kind = kind, .index = index};
+  const auto size = static_cast<int64_t>(size_of(type.dtype));
+  if (type.rows_axis() == 0) slot.row_bytes = type.elements() / type.dims[0].extent * size;
+  plan_.slots.push_back(slot);
+  uses_.push_back({.bytes = static_cast<size_t>(std::max<int64_t>(type.elements(), 1) * size)});
+  return static_cast<int32_t>(plan_.slots.size()) - 1;
+}
+
 void HostEmitter::bind(graph::ValueId value, SlotKind kind, int32_t index) {
-  plan_.slots.push_back({.kind = kind, .index = index});
-  arena_.push_back({});
-  views_[value] = row_major(type(value), static_cast<int32_t>(plan_.slots.size()) - 1);
+  views_[value] = row_major(type(value), add_slot(type(value), kind, index));
   defined_[value] = true;
 }
 
 HostView HostEmitter::arena_view(const graph::Type& type) {
-  plan_.slots.push_back({.kind = SlotKind::kArena});
-  arena_.push_back({.bytes = static_cast<size_t>(std::max<int64_t>(type.elements(), 1)) * size_of(type.dtype)});
-  return row_major(type, static_cast<int32_t>(plan_.slots.size()) - 1);
+  return row_major(type, add_slot(type, SlotKind::kArena, 0));
 }
 
 HostView HostEmitter::temporary(const graph::Type& type) {
@@ -83,10 +88,10 @@ void HostEmitter::alias(graph::ValueId value, HostView view) {
 }
 
 HostPlace HostEmitter::place(const HostView& view) {
-  ArenaSlot& slot = arena_[view.slot];
-  const auto step = static_cast<int64_t>(plan_.steps.size());
-  if (slot.first < 0) slot.first = step;
-  slot.last = std::max(slot.last, step);
+  SlotUse& use = uses_[view.slot];
+  const auto step = static_cast<int32_t>(plan_.steps.size());
+  if (use.first < 0) use.first = step;
+  use.last = std::max(use.last, step);
   return {view.slot, view.offset};
 }
 
@@ -165,6 +170,11 @@ bool HostEmitter::is_output(graph::ValueId value) const {
   return std::find(graph_.outputs.begin(), graph_.outputs.end(), value) != graph_.outputs.end();
 }
 
+bool HostEmitter::is_computed(const HostView& view) const {
+  const SlotKind kind = plan_.slots[view.slot].kind;
+  return kind == SlotKind::kArena || kind == SlotKind::kOutput;
+}
+
 device::HostPlan HostEmitter::emit() {
   auto bind_all = [this](const std::vector<graph::ValueId>& values, SlotKind kind) {
     for (size_t i = 0; i < values.size(); ++i) bind(values[i], kind, static_cast<int32_t>(i));
@@ -183,7 +193,8 @@ device::HostPlan HostEmitter::emit() {
     lowering->second(*this, op);
   }
   emit_outputs();
-  plan_arena();
+  plan_phases(plan_, uses_, options_.threads);
+  plan_arena(plan_, uses_);
   return std::move(plan_);
 }
 
@@ -192,38 +203,7 @@ void HostEmitter::emit_outputs() {
     if (output_written_[i]) continue;
     const graph::ValueId value = graph_.outputs[i];
     if (type(value).kind != graph::TypeKind::kTensor) continue;
-    plan_.slots.push_back({.kind = SlotKind::kOutput, .index = static_cast<int32_t>(i)});
-    arena_.push_back({});
-    copy(view(value), row_major(type(value), static_cast<int32_t>(plan_.slots.size()) - 1));
-  }
-}
-
-// First fit over live ranges, largest slots first.
-void HostEmitter::plan_arena() {
-  constexpr size_t kAlignment = 64;
-  std::vector<int32_t> order;
-  for (size_t s = 0; s < plan_.slots.size(); ++s) {
-    if (plan_.slots[s].kind == SlotKind::kArena && arena_[s].first >= 0) order.push_back(static_cast<int32_t>(s));
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [this](int32_t a, int32_t b) { return arena_[a].bytes > arena_[b].bytes; });
-  std::vector<int32_t> placed;
-  for (int32_t s : order) {
-    std::vector<std::pair<size_t, size_t>> taken;  // of slots alive at the same time
-    for (int32_t p : placed) {
-      if (arena_[p].first <= arena_[s].last && arena_[s].first <= arena_[p].last) {
-        taken.emplace_back(plan_.slots[p].arena_offset, plan_.slots[p].arena_offset + arena_[p].bytes);
-      }
-    }
-    std::sort(taken.begin(), taken.end());
-    size_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + arena_[s].bytes <= begin) break;
-      offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
-    }
-    plan_.slots[s].arena_offset = offset;
-    plan_.arena_bytes = std::max(plan_.arena_bytes, offset + arena_[s].bytes);
-    placed.push_back(s);
+    copy(view(value), row_major(type(value), add_slot(type(value), SlotKind::kOutput, static_cast<int32_t>(i))));
   }
 }
 

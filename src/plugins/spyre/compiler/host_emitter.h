@@ -12,6 +12,7 @@
 
 #include "graph/graph.h"
 #include "plugins/spyre/compiler/compiler.h"
+#include "plugins/spyre/compiler/host_phases.h"
 #include "plugins/spyre/device/host_steps.h"
 
 namespace spyre::compiler {
@@ -56,15 +57,14 @@ class HostEmitter {
   const graph::Op* folded_producer(graph::ValueId value) const;
   const std::vector<int32_t>& users(graph::ValueId value) const { return users_[value]; }
   bool is_output(graph::ValueId value) const;
+  // Whether this program computes what |view| shows.
+  bool is_computed(const device::HostView& view) const;
   // Whether |value| is a parameter that is stored in panels.
   bool in_panels(graph::ValueId value) const { return in_panels_[value]; }
 
  private:
-  struct ArenaSlot {
-    size_t bytes = 0;
-    int64_t first = -1, last = -1;  // steps that touch it
-  };
-
+  // A new slot for a tensor of |type|.
+  int32_t add_slot(const graph::Type& type, device::SlotKind kind, int32_t index);
   void bind(graph::ValueId value, device::SlotKind kind, int32_t index);
   device::HostView arena_view(const graph::Type& type);
   void plan_folds();  // host_folds.cc, and what follows
@@ -73,7 +73,6 @@ class HostEmitter {
   void fold_wide_norm(int32_t index);
   const graph::Op* foldable_sum(graph::ValueId sum, int32_t norm, int32_t at) const;
   void emit_outputs();
-  void plan_arena();
 
   const graph::Graph& graph_;
   const CompileOptions& options_;
@@ -82,7 +81,7 @@ class HostEmitter {
   std::vector<bool> defined_, folded_, in_panels_;
   std::vector<std::vector<int32_t>> users_;
   std::vector<bool> output_written_;
-  std::vector<ArenaSlot> arena_;  // parallel to plan_.slots
+  std::vector<SlotUse> uses_;  // parallel to plan_.slots
 };
 
 // Row-major strides for |type|; the rows dimension grows with the run.

@@ -38,7 +38,9 @@ TEST(HostEmitter, RandomGraphsEqualTheExactInterpreter) {
   for (uint64_t seed = 0; seed < 1200; ++seed) {
     const graph::RandomGraph random = graph::random_graph(seed);
     const DotOrder order = seed % 2 == 0 ? DotOrder::kPair : DotOrder::kTile;
-    device::SoftwareDevice device(options_for(all[seed % all.size()], order, 1 + static_cast<int>(seed / 7 % 2)));
+    device::DeviceOptions options = options_for(all[seed % all.size()], order, 1 + static_cast<int>(seed / 7 % 3));
+    options.executor.rows_per_member = seed % 3 == 0 ? 1 : 64;  // divided by rows, or by columns
+    device::SoftwareDevice device(options);
     const auto compiler = compiler_for(device.options());
     std::shared_ptr<const device::Program> program;
     try {

@@ -14,7 +14,10 @@
 namespace spyre::device {
 
 SoftwareDevice::SoftwareDevice(const DeviceOptions& options)
-    : options_(options), memory_(options.memory_bytes), team_(std::make_unique<ThreadTeam>(options.threads)) {}
+    : options_(options),
+      memory_(options.memory_bytes),
+      team_(std::make_unique<ThreadTeam>(options.threads)),
+      executor_(*team_, options.executor) {}
 
 SoftwareDevice::~SoftwareDevice() = default;
 
@@ -192,7 +195,7 @@ void SoftwareDevice::run(std::span<const Launch* const> launches, std::span<cons
                          const attention::StepTables* tables) {
   SPYRE_CHECK(launches.size() == rows.size());
   if (options_.mode == ExecutionMode::kHost) {
-    run_host(launches, rows, tables);
+    executor_.run(launches, rows, tables);
   } else {
     for (size_t i = 0; i < launches.size(); ++i) run_checked(*launches[i], rows[i], tables);
   }
@@ -272,76 +275,7 @@ int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t 
 
 void SoftwareDevice::prepare(std::span<const Launch> launches) {
   if (options_.mode == ExecutionMode::kChecked) return;
-  const auto threads = static_cast<size_t>(team_->size());
-  for (const Launch& launch : launches) {
-    const HostPlan& plan = launch.program->host;
-    if (arena_.size() < plan.arena_bytes) arena_ = HostBuffer(plan.arena_bytes);
-    const auto scratch = static_cast<size_t>(round_up(static_cast<int64_t>(plan.scratch_bytes), 64));
-    if (scratch_.size() < scratch * threads) scratch_ = HostBuffer(scratch * threads);
-  }
-}
-
-// Addresses of every launch are worked out before the region, so that inside it there is nothing but steps and
-// barriers.
-void SoftwareDevice::run_host(std::span<const Launch* const> launches, std::span<const int64_t> rows,
-                              const attention::StepTables* tables) {
-  size_t slots = 0;
-  for (const Launch* launch : launches) {
-    slots += launch->program->host.slots.size();
-    prepare({launch, 1});
-  }
-  const auto threads = static_cast<size_t>(team_->size());
-  const size_t scratch = scratch_.size() / threads / 64 * 64;
-
-  addresses_.resize(slots);
-  stores_.resize(slots);
-  frames_.resize(launches.size());
-  scratch_at_.resize(threads);
-  for (size_t t = 0; t < threads; ++t) scratch_at_[t] = scratch_.data() + t * scratch;
-  size_t base = 0;
-  for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& launch = *launches[i];
-    const HostPlan& plan = launch.program->host;
-    for (size_t s = 0; s < plan.slots.size(); ++s) {
-      const HostSlot& slot = plan.slots[s];
-      TensorStore* store = nullptr;
-      switch (slot.kind) {
-        case SlotKind::kArena:
-          break;
-        case SlotKind::kInput:
-          store = launch.inputs[slot.index].get();
-          break;
-        case SlotKind::kParameter:
-          store = launch.parameters[slot.index].get();
-          break;
-        case SlotKind::kState:
-          store = launch.states[slot.index].get();
-          break;
-        case SlotKind::kOutput:
-          store = launch.outputs[slot.index].get();
-          break;
-      }
-      stores_[base + s] = store;
-      addresses_[base + s] = slot.kind == SlotKind::kArena ? arena_.data() + slot.arena_offset
-                             : store != nullptr            ? store->memory.data()
-                                                           : nullptr;
-    }
-    frames_[i] = {.rows = rows[i],
-                  .slots = std::span(addresses_).subspan(base, plan.slots.size()),
-                  .stores = std::span(stores_).subspan(base, plan.slots.size()),
-                  .tables = tables,
-                  .scratch = scratch_at_};
-    base += plan.slots.size();
-  }
-  TeamLease lease(*team_);
-  lease->run([&](int thread, int count) {
-    for (size_t i = 0; i < launches.size(); ++i) {
-      for (const std::unique_ptr<HostStep>& step : launches[i]->program->host.steps) {
-        step->run(frames_[i], thread, count);
-        team_->barrier();
-      }
-    }
-  });
+  for (const Launch& launch : launches) executor_.prepare(launch.program->host);
 }
 
 }  // namespace spyre::device

@@ -14,6 +14,7 @@
 #include "base/dot_orders.h"
 #include "base/team.h"
 #include "nn/parameter.h"
+#include "plugins/spyre/device/host_executor.h"
 #include "plugins/spyre/device/memory.h"
 #include "plugins/spyre/device/program.h"
 #include "plugins/spyre/device/tensor.h"
@@ -28,6 +29,7 @@ struct DeviceOptions {
   DotOrder bf16_order = DotOrder::kPair;
   int threads = 1;
   int64_t memory_bytes = kDeviceMemoryBytes;
+  HostExecutorOptions executor;
 };
 
 struct TensorRequest {
@@ -91,19 +93,13 @@ class SoftwareDevice {
 
  private:
   DeviceTensor make_store(const TensorSpec& spec, const std::string& label, HostForm form);
-  void run_host(std::span<const Launch* const> launches, std::span<const int64_t> rows,
-                const attention::StepTables* tables);
   void run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables);
 
   DeviceOptions options_;
   DeviceMemory memory_;
   TransferCounters transfers_;
   std::unique_ptr<ThreadTeam> team_;
-  HostBuffer arena_, scratch_;
-  // Of the step being run; kept so that a step allocates nothing.
-  std::vector<std::byte*> addresses_, scratch_at_;
-  std::vector<TensorStore*> stores_;
-  std::vector<HostFrame> frames_;
+  HostExecutor executor_;
   int64_t steps_run_ = 0;
 };
 

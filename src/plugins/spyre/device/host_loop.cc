@@ -28,4 +28,27 @@ RowLoop::RowLoop(const std::vector<HostDim>& dims, const std::vector<std::vector
   }
 }
 
+bool RowLoop::rowwise() const {
+  if (rank_ == 0 || dims_[0].per_row == 0) return false;
+  for (int d = 1; d < rank_; ++d) {
+    if (dims_[d].per_row > 0) return false;
+  }
+  return true;
+}
+
+int64_t RowLoop::per_row() const {
+  int64_t n = dims_[0].per_row;
+  for (int d = 1; d < rank_; ++d) n *= dims_[d].extent;
+  return n;
+}
+
+int64_t RowLoop::lanes() const {
+  if (rank_ == 1) return dims_[0].per_row;
+  return rank_ == 2 && dims_[0].per_row == 1 ? dims_[1].extent : 0;
+}
+
+int64_t RowLoop::lane_stride(int operand) const {
+  return strides_[operand][rank_ - 1];
+}
+
 }  // namespace spyre::device

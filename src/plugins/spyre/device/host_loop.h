@@ -25,6 +25,18 @@ class RowLoop {
     for (int d = 0; d < rank_; ++d) n *= dims_[d].live(rows);
     return n;
   }
+  int operands() const { return operands_; }
+  bool single() const { return rank_ == 0; }  // one iteration
+
+  // Whether the live rows are the outermost dimension, and no other grows with the run: then row r is iterations
+  // [r * per_row(), (r + 1) * per_row()).
+  bool rowwise() const;
+  int64_t per_row() const;
+  int64_t row_stride(int operand) const { return strides_[operand][0] * dims_[0].per_row; }
+  // Iterations of a row that every operand walks through in one stride: all of them, or 0 where there is no such
+  // stride.
+  int64_t lanes() const;
+  int64_t lane_stride(int operand) const;
 
   // body(offsets) for iterations [range.begin, range.end); offsets[operand] is in elements.
   template <typename Body>
@@ -56,16 +68,5 @@ class RowLoop {
   std::array<HostDim, kMaxLoopDims> dims_{};
   std::array<std::array<int64_t, kMaxLoopDims>, kMaxOperands> strides_{};
 };
-
-// A place in a slot.
-struct HostPlace {
-  int32_t slot = -1;
-  int64_t offset = 0;  // in elements
-};
-
-template <typename T>
-T* at(const HostFrame& frame, HostPlace place) {
-  return reinterpret_cast<T*>(frame.slots[place.slot]) + place.offset;
-}
 
 }  // namespace spyre::device

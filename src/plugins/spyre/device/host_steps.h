@@ -24,7 +24,14 @@ struct GemmStep final : HostStep {
   bool out_f32 = false;
 
   void run(const HostFrame& frame, int thread, int threads) const override;
+  StepForm form() const override;
+  void run_rows(const HostFrame& frame, Range rows) const override;
+  void run_columns(const HostFrame& frame, Range rows, std::span<const Range> columns) const override;
   std::string describe() const override;
+
+ private:
+  // Rows [m.begin, m.end) of the product, of each group.
+  void multiply(const HostFrame& frame, Range m, std::span<const Range> columns) const;
 };
 
 // Packs a computed [..., K, N] operand into panels in the arena. Loop operands: source, panels.
@@ -39,7 +46,8 @@ struct PackStep final : HostStep {
   std::string describe() const override;
 };
 
-// One kernel call per row of |n| elements. Operand 0 of the loop is the result.
+// One kernel call per row of |n| elements, where "row" is one iteration of the loop: a token's row, or one of its
+// heads. Operand 0 of the loop is the result.
 struct RowStep : HostStep {
   const kernels::RowKernels* kernels = nullptr;
   RowLoop loop;
@@ -47,16 +55,37 @@ struct RowStep : HostStep {
   HostPlace out;
 
   void run(const HostFrame& frame, int thread, int threads) const final;
+  StepForm form() const final;
+  void run_rows(const HostFrame& frame, Range rows) const final;
+  void run_columns(const HostFrame& frame, Range rows, std::span<const Range> columns) const final;
 
  protected:
   using Offsets = std::array<int64_t, kMaxOperands>;
-  virtual void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const = 0;
+  struct Operand {
+    HostPlace place;
+    bool writes = false;
+    bool spread = false;  // of another length: goes into all of the result's row
+  };
+  // The operands that the loop walks, in its order.
+  virtual std::vector<Operand> operands() const = 0;
+  // Whether element i of the result depends on element i of each operand only: then |length| may be less than n.
+  virtual bool elementwise() const { return false; }
+  // Whether the result's row is as long as that of each operand that is not spread: a row is then a lane, like one of
+  // many heads, even where there is only one.
+  virtual bool keeps_length() const { return false; }
+  // Whether a row of the result depends on other rows.
+  virtual bool crosses_rows() const { return false; }
+  virtual void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const = 0;
+  // |count| rows that are the loop's strides apart.
+  virtual void lanes(const HostFrame& frame, Offsets offsets, int64_t count) const;
 };
 
 struct UnaryStep final : RowStep {  // operands: out, x
   kernels::UnaryOp op{};
   HostPlace x;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  bool elementwise() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -65,7 +94,9 @@ struct BinaryStep final : RowStep {
   kernels::BinaryOp op{};
   HostPlace a, b;
   bool a_single = false, b_single = false;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {a}, {b}}; }
+  bool elementwise() const override { return !a_single && !b_single; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
   size_t scratch_bytes() const override { return a_single ? static_cast<size_t>(n) * 2 : 0; }
 };
@@ -74,28 +105,35 @@ struct ScalarStep final : RowStep {  // operands: out, x; y = op(x, value)
   kernels::BinaryOp op{};
   HostPlace x;
   float value = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  bool elementwise() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct ActivateMulStep final : RowStep {  // operands: out, gate, up
   kernels::UnaryOp op{};
   HostPlace gate, up;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {gate}, {up}}; }
+  bool elementwise() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct RmsNormStep final : RowStep {  // operands: out, x
   HostPlace x, weight;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  bool keeps_length() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct AddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
   HostPlace x, residual, sum, weight;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}, {residual}, {sum, true}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -103,27 +141,31 @@ struct AddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
 struct WideRmsNormStep final : RowStep {  // operands: out, x
   HostPlace x, weight;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct WideAddRmsNormStep final : RowStep {  // operands: out, x, residual, sum
   HostPlace x, residual, sum, weight;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}, {residual}, {sum, true}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct LayerNormStep final : RowStep {  // operands: out, x
   HostPlace x, weight, bias;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
 struct SoftmaxStep final : RowStep {  // operands: out, x
   HostPlace x;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -132,7 +174,8 @@ struct ReduceStep final : RowStep {
   kernels::ReduceOp op{};
   HostPlace x;
   int64_t stride = 1;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
   size_t scratch_bytes() const override { return stride == 1 ? 0 : static_cast<size_t>(n) * 2; }
 };
@@ -140,14 +183,19 @@ struct ReduceStep final : RowStep {
 // Operands: out, x, rotation. One iteration is one head: rotation is the row's [2, 2, D/2].
 struct RotateStep final : RowStep {
   HostPlace x, rotation;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}, {rotation, false, true}}; }
+  bool keeps_length() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
+  void lanes(const HostFrame& frame, Offsets offsets, int64_t count) const override;
   std::string describe() const override;
 };
 
 // rotary(x, cos_sin): operands: out, x, cos_sin [D].
 struct RotaryStep final : RowStep {
   HostPlace x, cos_sin;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}, {cos_sin, false, true}}; }
+  bool keeps_length() const override { return true; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -157,7 +205,9 @@ struct CopyStep final : RowStep {
   HostPlace x;
   DType from = DType::kF16, to = DType::kF16;
   int64_t x_stride = 1, out_stride = 1;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  bool elementwise() const override { return x_stride == 1 && out_stride == 1; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -168,7 +218,10 @@ struct GatherStep final : RowStep {
   HostPlace table;
   int64_t table_rows = 0;
   size_t element_bytes = 2;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  bool table_computed = false;  // by this plan
+  std::vector<Operand> operands() const override { return {{out, true}, {ids}}; }
+  bool crosses_rows() const override { return table_computed; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -176,7 +229,8 @@ struct GatherStep final : RowStep {
 struct Fp32RmsNormStep final : RowStep {
   HostPlace x, weight;
   float eps = 0;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -187,7 +241,9 @@ struct Fp32Step final : RowStep {
   const char* name = "";
   HostPlace a, b;
   int64_t a_step = 1, b_step = 1;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override;
+  bool elementwise() const override { return a_step == 1 && (b.slot < 0 || b_step == 1); }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 
@@ -197,7 +253,9 @@ struct Fp32ScalarStep final : RowStep {
   float value = 0;
   HostPlace x;
   int64_t x_step = 1;
-  void row(const HostFrame& frame, const Offsets& offsets, std::byte* scratch) const override;
+  std::vector<Operand> operands() const override { return {{out, true}, {x}}; }
+  bool elementwise() const override { return x_step == 1; }
+  void row(const HostFrame& frame, const Offsets& offsets, int64_t length) const override;
   std::string describe() const override;
 };
 

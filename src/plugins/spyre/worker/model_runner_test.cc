@@ -77,6 +77,24 @@ TEST_P(BitEqual, OverBucketsThreadsChunksAndBlockSizes) {
   expect_equal(logits_of(blocks, tokens, {7, 64, 1}), want, "blocks of 64");
 }
 
+// The products of a layer wait for each other, and for nothing else.
+TEST(HostPlans, ALayerHasFiveBarriersAtMost) {
+  for (const auto& folder : golden_folders()) {
+    const Golden golden = load_golden(folder);
+    EngineConfig config = config_for(golden, DType::kBF16);
+    config.max_model_len = 128;
+    RunnerHarness harness(SpyrePlatform(), config);
+    int blocks = 0;
+    for (const nlohmann::json& program : harness.runner().report("layouts")) {
+      if (!program["graph"].get<std::string>().ends_with("DecoderLayer")) continue;
+      ++blocks;
+      EXPECT_LE(program["host_barriers"]["few_rows"], 5) << golden.model << ": " << program["host_phases"].dump(2);
+      EXPECT_LE(program["host_barriers"]["many_rows"], 3) << golden.model << ": " << program["host_phases"].dump(2);
+    }
+    EXPECT_GT(blocks, 0) << golden.model;
+  }
+}
+
 TEST_P(BitEqual, OverInstructionSets) {
   const Golden golden = golden_named("llama3_scaled");
   EngineConfig base = config_for(golden, GetParam().dtype);

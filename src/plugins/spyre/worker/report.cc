@@ -138,6 +138,8 @@ json SpyreModelRunner::layouts() const {
                    {"values", values},
                    {"device_ops", p.card.ops.size()},
                    {"host_steps", p.host.steps.size()},
+                   {"host_barriers", {{"few_rows", p.host.phases.size()}, {"many_rows", p.host.segments.size()}}},
+                   {"host_phases", device::describe_phases(p.host)},
                    {"pool_bytes", p.card.pool_bytes},
                    {"restickified_bytes", p.card.restickified_bytes},
                    {"estimated_us", p.card.estimated_ns / 1000}});

@@ -19,6 +19,7 @@ void lower_gather_rows(HostEmitter& e, const graph::Op& op) {
   step->n = n;
   step->table_rows = table.dims[0].extent;
   step->element_bytes = size_of(out.dtype);
+  step->table_computed = e.is_computed(table);
   HostView out_rows = out;  // one iteration per id
   out_rows.dims.resize(1);
   step->loop = e.loop({&out_rows, &ids}, 0);

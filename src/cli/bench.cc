@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_drive.h"
+#include "cli/bench_serve.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -143,6 +144,7 @@ void add_drive(CLI::App& bench) {
 
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "How fast a model runs, beside what this machine can do");
+  add_serve_bench(*command);
   add_drive(*command);
   auto options = std::make_shared<BenchOptions>();
   const char* group = "What is measured";

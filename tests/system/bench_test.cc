@@ -65,6 +65,62 @@ TEST(BenchDrive, HasTheMetersOfThePlatform) {
   EXPECT_TRUE(drive({question}, "--platform cpu")[1]["gbps"].is_null());
 }
 
+// A tiny model with a tokenizer: vocabulary 502, context 1024.
+std::string served_model(const ScratchFolder& folder) {
+  const std::string out = (folder.path() / "model").string();
+  const std::string command = std::string(SPYRE_PYTHON) + " " SPYRE_SOURCE "/tests/clients/make_model.py " + out;
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  return out;
+}
+
+TEST(BenchServe, LoadsAServerOfItsOwn) {
+  const ScratchFolder folder;
+  const std::string model = served_model(folder);
+  const json report = run({"bench", "serve", model, "--requests", "12", "--clients", "3", "--max-output", "20",
+                           "--max-prompt", "200", "--format", "json", "--", "--max-num-seqs", "4"})
+                          .json();
+  const json& s = report["summary"];
+  EXPECT_EQ(s["requests"], 12);
+  EXPECT_EQ(s["failed"], 0) << s["errors"];
+  EXPECT_EQ(s["prompt_tokens"].get<double>(), 12 * report["lengths"]["prompt_tokens"]["mean"].get<double>());
+  EXPECT_EQ(s["output_tokens"].get<double>(), 12 * report["lengths"]["output_tokens"]["mean"].get<double>());
+  EXPECT_GT(s["first_token"]["p50"], 0);
+  EXPECT_GE(s["end_to_end"]["p99"], s["end_to_end"]["p50"]);
+  EXPECT_EQ(report["compiles_after_ready"], 0);
+  // Each prompt, and each token but the last of an answer, was a row, unless the prefix cache had it.
+  EXPECT_LE(report["padding"]["body"]["live"].get<double>(),
+            s["prompt_tokens"].get<double>() + s["output_tokens"].get<double>() - 12);
+  EXPECT_GT(report["padding"]["body"]["live"], 0);
+}
+
+TEST(BenchServe, RequestsMayComeByThemselvesAndTheTextSaysSo) {
+  const ScratchFolder folder;
+  const Outcome outcome = run({"bench", "serve", served_model(folder), "--requests", "8", "--rate", "200",
+                               "--max-output", "4", "--max-prompt", "16", "--warm-up", "0"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part :
+       {"Poisson arrivals, 200 a second", "first token", "goodput", "padding, body", "8 requests, seed 1"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  }
+}
+
+TEST(BenchServe, WrongWordsAreOneLine) {
+  EXPECT_EQ(run({"bench", "serve"}).code, 2);
+  EXPECT_EQ(run({"bench", "serve", "m", "--url", "http://127.0.0.1:1"}).code, 2);
+  for (const Arguments& words :
+       {Arguments{"bench", "serve", "--url", "ftp://x"}, Arguments{"bench", "serve", "--url", "http://127.0.0.1:1"},
+        Arguments{"bench", "serve", "/nowhere"},
+        Arguments{"bench", "serve", golden("llama_gqa64"), "--prompt-sigma", "9"}}) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("spyre: "));
+  }
+  const ScratchFolder folder;
+  const Outcome refused = run({"bench", "serve", served_model(folder), "--", "--no-such-flag"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("the server ended before it was ready"));
+}
+
 TEST(Bench, WantsAModel) {
   const Outcome outcome = run({"bench"});
   EXPECT_EQ(outcome.code, 2);

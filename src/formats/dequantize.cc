@@ -85,9 +85,46 @@ __attribute__((target("avx,f16c"))) void widen_f16_f16c(const std::byte* source,
     _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source + 2 * i))));
   for (; i < n; ++i) out[i] = load_f16(source + 2 * i);
 }
-bool has_f16c() {
+bool has_avx2() {
   static const bool has = CpuFeatures::capped_by_environment().avx2;
   return has;
+}
+
+// The commonest blocks, 8 elements at a time: q is exact in fp32, the product and the sum are those of the scalar
+// forms.
+__attribute__((target("avx2"))) inline void store_8(__m256i q, __m256 d, __m256 m, float* out) {
+  _mm256_storeu_ps(out, _mm256_add_ps(_mm256_mul_ps(d, _mm256_cvtepi32_ps(q)), m));
+}
+
+// 32 nibbles less `zero`, of blocks of `bytes` with their 16 bytes of nibbles at the end: q4_0 (no m) and q4_1.
+template <bool kHasMin>
+__attribute__((target("avx2"))) void dequantize_q4_avx2(const std::byte* source, size_t n, float* out) {
+  constexpr size_t kHead = kHasMin ? 4 : 2;
+  const __m128i low = _mm_set1_epi8(15);
+  const __m256i zero = _mm256_set1_epi32(kHasMin ? 0 : 8);
+  for (size_t block = 0; block < n / 32; ++block, source += kHead + 16, out += 32) {
+    const __m256 d = _mm256_set1_ps(load_f16(source));
+    const __m256 m = _mm256_set1_ps(kHasMin ? load_f16(source + 2) : -0.0f);  // x + -0 is x, whatever x
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + kHead));
+    const __m128i nibbles[2] = {_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low)};
+    for (int half = 0; half < 2; ++half) {
+      const __m256i first = _mm256_cvtepu8_epi32(nibbles[half]);
+      const __m256i second = _mm256_cvtepu8_epi32(_mm_srli_si128(nibbles[half], 8));
+      store_8(_mm256_sub_epi32(first, zero), d, m, out + 16 * half);
+      store_8(_mm256_sub_epi32(second, zero), d, m, out + 16 * half + 8);
+    }
+  }
+}
+
+__attribute__((target("avx2"))) void dequantize_q8_0_avx2(const std::byte* source, size_t n, float* out) {
+  const __m256 none = _mm256_set1_ps(-0.0f);
+  for (size_t block = 0; block < n / 32; ++block, source += 34, out += 32) {
+    const __m256 d = _mm256_set1_ps(load_f16(source));
+    for (int i = 0; i < 32; i += 8) {
+      const __m128i q = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source + 2 + i));
+      store_8(_mm256_cvtepi8_epi32(q), d, none, out + i);
+    }
+  }
 }
 #endif
 
@@ -123,6 +160,9 @@ std::string dequantizable_types() {
 }
 
 void dequantize_q8_0(const std::byte* source, size_t n, float* out) {
+#if defined(__x86_64__)
+  if (has_avx2()) return dequantize_q8_0_avx2(source, n, out);
+#endif
   for (size_t block = 0; block < n / 32; ++block, source += 34, out += 32) {
     const float d = load_f16(source);
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(source[2 + i]));
@@ -130,6 +170,9 @@ void dequantize_q8_0(const std::byte* source, size_t n, float* out) {
 }
 
 void dequantize_q4_0(const std::byte* source, size_t n, float* out) {
+#if defined(__x86_64__)
+  if (has_avx2()) return dequantize_q4_avx2<false>(source, n, out);
+#endif
   for (size_t block = 0; block < n / 32; ++block, source += 18, out += 32) {
     const float d = load_f16(source);
     for (int i = 0; i < 16; ++i) {
@@ -141,6 +184,9 @@ void dequantize_q4_0(const std::byte* source, size_t n, float* out) {
 }
 
 void dequantize_q4_1(const std::byte* source, size_t n, float* out) {
+#if defined(__x86_64__)
+  if (has_avx2()) return dequantize_q4_avx2<true>(source, n, out);
+#endif
   for (size_t block = 0; block < n / 32; ++block, source += 20, out += 32) {
     const float d = load_f16(source), m = load_f16(source + 2);
     for (int i = 0; i < 16; ++i) {
@@ -161,7 +207,7 @@ void widen_f32(const std::byte* source, size_t n, float* out) {
 
 void widen_f16(const std::byte* source, size_t n, float* out) {
 #if defined(__x86_64__)
-  if (has_f16c()) return widen_f16_f16c(source, n, out);
+  if (has_avx2()) return widen_f16_f16c(source, n, out);
 #endif
   for (size_t i = 0; i < n; ++i) out[i] = load_f16(source + 2 * i);
 }
@@ -189,7 +235,7 @@ void narrow(const float* source, size_t n, DType target, std::byte* out) {
       return narrow_bf16(source, n, out);
     case DType::kF16:
 #if defined(__x86_64__)
-      if (has_f16c()) return narrow_f16_f16c(source, n, out);
+      if (has_avx2()) return narrow_f16_f16c(source, n, out);
 #endif
       return narrow_f16(source, n, out);
     default:

@@ -35,6 +35,13 @@ std::vector<int64_t> first_rows(const TensorSpec& spec, int64_t rows) {
   return extents;
 }
 
+// Elements of the first |rows| of dimension 0 (0 = all). Unlike first_rows() it allocates nothing: steps come here.
+int64_t first_elements(const TensorSpec& spec, int64_t rows) {
+  const int64_t elements = spec.logical_elements();
+  if (rows <= 0 || spec.axes.empty()) return elements;
+  return elements / std::max<int64_t>(spec.axes[0].logical(), 1) * rows;
+}
+
 struct CardIndex {
   explicit CardIndex(const TensorSpec& spec) : spec(spec), coordinate(spec.axes.size()) {
     for (const Axis& axis : spec.axes) maps.push_back(axis.card_indices());
@@ -108,14 +115,11 @@ void write_store(TensorStore& store, const std::byte* from, std::span<const int6
   }
   SPYRE_CHECK(is_row_major(store.form), "{} is not written by transfer", store.label);
   const size_t size = size_of(store.spec.dtype);
-  const std::vector<int64_t> extents = first_rows(store.spec, rows);
   if (strides.empty()) {
-    int64_t elements = 1;
-    for (int64_t e : extents) elements *= e;
-    std::memcpy(store.memory.data(), from, static_cast<size_t>(elements) * size);
+    std::memcpy(store.memory.data(), from, static_cast<size_t>(first_elements(store.spec, rows)) * size);
     return;
   }
-  for_each_coordinate(extents, strides, [&](int64_t i, std::span<const int64_t>, int64_t source) {
+  for_each_coordinate(first_rows(store.spec, rows), strides, [&](int64_t i, std::span<const int64_t>, int64_t source) {
     std::memcpy(store.memory.data() + i * size, from + source * size, size);
   });
 }
@@ -136,17 +140,15 @@ void write_slice(TensorStore& store, const std::byte* from, std::span<const int6
 }
 
 void read_store(const TensorStore& store, float* to, int64_t rows) {
-  const std::vector<int64_t> extents = first_rows(store.spec, rows);
   if (store.card) {
     CardIndex index(store.spec);
-    for_each_coordinate(extents, {}, [&](int64_t i, std::span<const int64_t> coordinate, int64_t) {
+    for_each_coordinate(first_rows(store.spec, rows), {}, [&](int64_t i, std::span<const int64_t> coordinate, int64_t) {
       to[i] = element(store, index.offset(coordinate));
     });
     return;
   }
   SPYRE_CHECK(is_row_major(store.form), "{} is not read by transfer", store.label);
-  int64_t elements = 1;
-  for (int64_t e : extents) elements *= e;
+  const int64_t elements = first_elements(store.spec, rows);
   if (store.spec.dtype == DType::kF32) {
     std::memcpy(to, store.memory.data(), static_cast<size_t>(elements) * sizeof(float));
     return;

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 
 import cases
 import docs_section
@@ -33,6 +34,8 @@ def parse():
     parser.add_argument("--cases", help="of " + ",".join(cases.ALL) + " [all; 8b: 512]")
     parser.add_argument("--peers", help="of " + ",".join(processes.PEERS) + ", or none [all]")
     parser.add_argument("--samples", type=int, help="that count, of each engine and case [5; 8b: 3]")
+    parser.add_argument("--budget", type=float, default=300, metavar="SECONDS",
+                        help="an engine that has taken so long over a case is not asked again [300]")  # fmt: skip
     parser.add_argument("--threads", type=int, default=env.threads(), help="of every engine [the cores]")
     parser.add_argument("--spyre", type=pathlib.Path, default=env.ROOT / "build/release/bin/spyre")
     parser.add_argument("--out", type=pathlib.Path, default=env.ROOT / "build/peers/result.json")
@@ -83,7 +86,7 @@ class Run:
         self.samples = args.samples or cases.SAMPLES[model.shape]
         self.alone = model.shape == "8b"  # its weights fit once
         self.engines = {}
-        self.facts = result["models"].setdefault(model.name, {"engines": {}})
+        self.facts = result["models"].setdefault(model.name, {"engines": {}, "samples_wanted": self.samples})
 
     def run(self):
         if not self.cases:
@@ -129,10 +132,12 @@ class Run:
         if not self.alone:
             for name in list(self.engines):
                 self.guarded(name, case, lambda engine: self.warm(engine, case, prompts))
-        kept = dict.fromkeys(self.openers, 0)
+        kept, spent = dict.fromkeys(self.openers, 0), dict.fromkeys(self.openers, 0.0)
         for turn in range(3 * self.samples):  # more turns for those that are thrown away, but not for ever
-            for name in [n for n in kept if n in self.openers and kept[n] < self.samples]:
+            for name in [n for n in kept if n in self.openers and self.goes_on(kept[n], spent[n])]:
+                begin = time.monotonic()
                 sample = self.one_sample(name, case, prompts)
+                spent[name] += time.monotonic() - begin
                 if sample is None:
                     continue
                 sample |= {"model": self.model.name, "turn": turn}
@@ -140,6 +145,9 @@ class Run:
                 self.result["samples"].append(sample)
                 save(self.result, self.args.out)
                 env.say(table.sample_line(sample))
+
+    def goes_on(self, kept, spent):
+        return kept < self.samples and spent < self.args.budget
 
     @staticmethod
     def warm(engine, case, prompts):

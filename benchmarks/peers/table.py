@@ -26,11 +26,13 @@ def engines_of(result, model):
     return sorted(names, key=lambda name: name != "spyre")
 
 
-def cell(row, name):
+def cell(row, name, wanted=1):
+    """Median and range; with the number of samples where that is below what was asked for."""
     if name not in row["engines"]:
         return "-"
     e = row["engines"][name]
-    return f"{figure(e['median'])} ({figure(e['low'])}-{figure(e['high'])})"
+    few = f", n {e['count']}" if e["count"] < wanted else ""
+    return f"{figure(e['median'])} ({figure(e['low'])}-{figure(e['high'])}{few})"
 
 
 def limit_cell(row):
@@ -49,7 +51,8 @@ def rows_as_cells(result, model):
         if row["model"] != model:
             continue
         ratio = f"{row['ratio']:.2f} ({row['best_peer']})" if row["ratio"] and peers else "-"
-        rows.append([what(row), *(cell(row, n) for n in names), limit_cell(row), ratio])
+        wanted = result["models"][model].get("samples_wanted", 1)
+        rows.append([what(row), *(cell(row, n, wanted) for n in names), limit_cell(row), ratio])
     return head, rows
 
 

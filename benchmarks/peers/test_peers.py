@@ -145,6 +145,10 @@ class Output(unittest.TestCase):
         self.assertIn("2 samples count, 1 were thrown away", text)
         self.assertIn("30.0 GB/s (30.0-30.0)", text)
 
+    def test_few_samples_are_told(self):
+        self.result["models"]["135m-f16"]["samples_wanted"] = 5
+        self.assertIn("1000 (1000-1000, n 1)", table.text(self.result))
+
     def test_html_is_escaped_and_whole(self):
         out = page.as_html(self.result, {"135m-f16": b"png"})
         self.assertIn("A &lt;CPU&gt;", out)
@@ -153,14 +157,14 @@ class Output(unittest.TestCase):
 
     def test_docs_section_is_replaced_by_kind(self):
         page_text = "before\n<!-- peers: end of the sections -->\nafter\n"
-        once = docs_section.with_section(page_text, "AVX2", "first \\1")
-        twice = docs_section.with_section(docs_section.with_section(once, "AMX", "other"), "AVX2", "second")
+        once = docs_section.with_section(page_text, "peers", "AVX2", "first \\1")
+        twice = docs_section.with_section(docs_section.with_section(once, "peers", "AMX", "other"), "peers", "AVX2", "second")
         self.assertIn("first \\1", once)
         self.assertNotIn("first", twice)
         self.assertIn("second", twice)
         self.assertIn("other", twice)
         self.assertTrue(twice.startswith("before") and twice.endswith("after\n"))
-        self.assertRaises(environments.Unavailable, docs_section.with_section, "no anchor", "AVX2", "x")
+        self.assertRaises(environments.Unavailable, docs_section.with_section, "no anchor", "peers", "AVX2", "x")
 
     def test_runs_are_joined(self):
         later = copy.deepcopy(result(sample("spyre", "512", 3000, 300)))

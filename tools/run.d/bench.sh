@@ -27,14 +27,26 @@ bench_peers() {
   python3 benchmarks/peers/run.py "$@"
 }
 
+# How a step grows with tokens, sequences, context, depth, ladders and threads.
+bench_scale() {
+  install_packages python3 python3-venv
+  python3 benchmarks/scale/scale.py "$@"
+}
+
+# The card's padding under a load of mixed lengths, and what finer ladders cost.
+bench_ladders() { python3 benchmarks/scale/ladders.py "$MODEL_FILE" "$@"; }
+
 # What is named is a function bench_NAME; anything else goes to `spyre bench` as it is.
 cmd_bench() {
   setup_build release model
   compile release
   local what=${1:-}
-  [ "$what" = kernels ] || [ "$what" = peers ] || fetch_model || die "could not fetch the demo model; the lines above say why"
   case "$what" in
-    kernels|serving|peers) shift; "bench_$what" "$@" ;;
+    kernels|peers|scale) ;;  # on random data
+    *) fetch_model || die "could not fetch the demo model; the lines above say why" ;;
+  esac
+  case "$what" in
+    kernels|serving|peers|scale|ladders) shift; "bench_$what" "$@" ;;
     *) build/release/bin/spyre bench "$MODEL_FILE" "$@" ;;
   esac
 }

@@ -54,10 +54,12 @@ std::string speeds_text(const json& report) {
   out += fmt::format("{:<10} {:>7} {:>10.1f}   ", "decode", decode["tokens"].get<int64_t>(),
                      decode["tokens_per_second"].get<double>());
   if (decode["ratio"].is_null()) return out + "not measured on this platform\n";
-  return out + fmt::format("{:.1f}% of {:.1f} tokens/s = {:.1f} GB/s (stream over {}) / {} per token\n",
-                           100 * decode["ratio"].get<double>(), decode["limit_tokens_per_second"].get<double>(),
-                           decode["limit_gbps"].get<double>(), mb(decode["stream_bytes"]),
-                           mb(decode["bytes_per_token"]));
+  return out +
+         fmt::format("{:.1f}% of {:.1f} tokens/s = {:.1f} GB/s (stream over {}) / {} per token\n",
+                     100 * decode["ratio"].get<double>(), decode["limit_tokens_per_second"].get<double>(),
+                     decode["limit_gbps"].get<double>(), mb(decode["stream_bytes"]), mb(decode["bytes_per_token"])) +
+         fmt::format("{:<10} {:>7} {:>10.3f}   ms between two of its steps\n", "gap", "",
+                     1e3 * decode["gap_seconds"].get<double>());
 }
 
 std::string batch_text(const json& b) {

@@ -56,6 +56,7 @@ struct Sample {
   int64_t decode_steps = 0;
   double peak_before = 0, peak_after = 0;      // GFLOP/s; 0: no meters
   double stream_before = 0, stream_after = 0;  // GB/s
+  double gap_seconds = 0;                      // between two decode steps, on average
 };
 
 class Bench {
@@ -161,6 +162,8 @@ class Bench {
     const Clock::time_point begin = Clock::now();
     Clock::time_point decode_begin, decode_end;
     int64_t tokens = 0;
+    const engine::EngineStats before = engine_.stats();
+    double meters = 0;  // seconds that they took between two steps
     check(engine::generate(
         engine_, request(sizes_.prompt_tokens, sizes_.output_tokens),
         [&](const engine::OutputDelta&) {
@@ -169,10 +172,14 @@ class Bench {
           s.prefill_seconds = seconds(begin, decode_end);
           s.peak_after = peak();
           s.stream_before = stream();
+          meters = seconds(decode_end, Clock::now());
           decode_begin = Clock::now();
         },
         &interrupted));
     s.stream_after = stream();
+    const engine::EngineStats after = engine_.stats();
+    s.gap_seconds = (after.step_gap.sum - before.step_gap.sum - meters) /
+                    static_cast<double>(std::max<int64_t>(after.step_gap.total() - before.step_gap.total(), 1));
     s.decode_steps = tokens - 1;
     s.decode_seconds = seconds(decode_begin, decode_end);
     return s;
@@ -214,9 +221,10 @@ class Bench {
       bytes = work_["weight_bytes_per_step"].get<double>() + work_["table_bytes_per_token"].get<double>() +
               work_["kv_bytes_per_token"].get<double>() * context;
     }
-    std::vector<double> rates, ratios, limits;
+    std::vector<double> rates, ratios, limits, gaps;
     json list = json::array();
     for (const Sample& s : samples) {
+      gaps.push_back(s.gap_seconds);
       rates.push_back(static_cast<double>(s.decode_steps) / s.decode_seconds);
       list.push_back({{"tokens_per_second", rates.back()}});
       if (bytes == 0) continue;
@@ -225,8 +233,11 @@ class Bench {
       ratios.push_back(rates.back() * bytes * 1e-9 / limit);
       list.back().update({{"gbps_before", s.stream_before}, {"gbps_after", s.stream_after}, {"ratio", ratios.back()}});
     }
-    json out = {
-        {"tokens", sizes_.output_tokens}, {"tokens_per_second", median(rates)}, {"samples", list}, {"ratio", nullptr}};
+    json out = {{"tokens", sizes_.output_tokens},
+                {"tokens_per_second", median(rates)},
+                {"samples", list},
+                {"gap_seconds", median(gaps)},
+                {"ratio", nullptr}};
     if (bytes > 0) {
       out.update({{"bytes_per_token", bytes},
                   {"stream_bytes", stream_bytes_},

@@ -181,7 +181,10 @@ bool Engine::step() {
   if (dead_) return false;
   const double start = now();
   ScheduledStep step = scheduler_.schedule(start);
-  if (step.empty()) return false;
+  if (step.empty()) {
+    step_end_ = -1;
+    return false;
+  }
   runner::StepOutput output;
   if (!run(step, output)) return true;
 
@@ -192,6 +195,7 @@ bool Engine::step() {
     stats_.step_tokens.observe(static_cast<double>(step.shape.prefill_tokens + step.shape.decode_rows));
   }
   for (size_t i = 0; i < step.parts.size(); ++i) take_part(step.parts[i], output.requests[i], end);
+  if (live_.empty()) step_end_ = -1;
   return true;
 }
 
@@ -199,10 +203,14 @@ bool Engine::step() {
 bool Engine::run(ScheduledStep& step, runner::StepOutput& output) {
   const runner::Step& recorded = recorder_.begin(std::move(step.step));
   const double start = now();
+  if (step_end_ >= 0) stats_.step_gap.observe(start - step_end_);
   step_start_.store(start, std::memory_order_relaxed);
+  double computed = start;
   std::string what;
   try {
-    output = worker_.sample(worker_.execute(recorded));
+    const runner::Ticket ticket = worker_.execute(recorded);
+    computed = now();
+    output = worker_.sample(ticket);
     SPYRE_CHECK(output.requests.size() == step.parts.size(), "{} outputs for {} requests", output.requests.size(),
                 step.parts.size());
   } catch (const std::exception& error) {
@@ -210,9 +218,14 @@ bool Engine::run(ScheduledStep& step, runner::StepOutput& output) {
     if (what.empty()) what = "the step failed";
   }
   step_start_.store(-1, std::memory_order_relaxed);
+  step_end_ = now();
   if (what.empty()) {
-    if (!step.parts.empty()) failures_ = 0;
-    recorder_.end(output, now() - start);
+    if (!step.parts.empty()) {
+      failures_ = 0;
+      stats_.forward_seconds += computed - start;
+      stats_.sampling_seconds += step_end_ - computed;
+    }
+    recorder_.end(output, step_end_ - start);
     return true;
   }
   recorder_.fail(what);

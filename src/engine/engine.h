@@ -106,6 +106,7 @@ class Engine {
   int failures_ = 0;  // steps in a row
   bool dead_ = false;
   std::atomic<double> step_start_{-1};
+  double step_end_ = -1;  // of the last step; below 0: nobody waits for another
   EngineStats stats_;
 };
 

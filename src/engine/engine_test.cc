@@ -375,6 +375,28 @@ TEST(Engine, CountsWhatItDoes) {
   EXPECT_EQ(stats.blocks_total, 12);
 }
 
+// Every reading of the clock is a second later.
+TEST(Engine, MeasuresWhatLiesBetweenSteps) {
+  double time = 0;
+  testing::RigOptions options;
+  options.engine.clock = [&time] { return time += 1; };
+  Rig rig(options);
+  Answers a, b;
+  rig.engine->submit(named(greedy(8, 3), "a"), a.callback());
+  rig.run();
+  const EngineStats first = rig.engine->stats();
+  EXPECT_EQ(first.steps, 3);
+  EXPECT_EQ(first.step_gap.total(), 2);
+  EXPECT_GE(first.step_gap.sum, 2);
+  EXPECT_EQ(first.forward_seconds, 3);
+  EXPECT_EQ(first.sampling_seconds, 3);
+  time += 1000;  // idle: nobody waited
+  rig.engine->submit(named(greedy(8, 2), "b"), b.callback());
+  rig.run();
+  EXPECT_EQ(rig.engine->stats().step_gap.total(), 3);
+  EXPECT_LT(rig.engine->stats().step_gap.sum, 100);
+}
+
 TEST(Engine, MeasuresStepsAndLeavesNothing) {
   Rig rig({.max_num_batched_tokens = 32});
   rig.engine->measure_steps(10);

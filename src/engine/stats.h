@@ -40,6 +40,8 @@ inline constexpr double kInterTokenBounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.
                                                0.75, 1.0,   2.5,  5.0,   7.5, 10.0, 20.0, 40.0, 80.0};
 inline constexpr double kRequestBounds[] = {0.3,  0.5,  0.8,  1.0,  1.5,   2.0,   2.5,   5.0,   10.0,   15.0,  20.0,
                                             30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+// Of what happens between two steps: tens of microseconds when all is well.
+inline constexpr double kStepGapBounds[] = {1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1};
 inline constexpr double kTokenCountBounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
                                                1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
@@ -55,6 +57,7 @@ struct EngineStats {
   int64_t preemptions = 0;
   std::array<int64_t, 4> finished{};  // choices, by FinishReason
   int64_t steps = 0, failed_steps = 0;
+  double forward_seconds = 0, sampling_seconds = 0;  // of steps that ended well
 
   // One observation per choice that reached the milestone; none for one that did not.
   Histogram time_to_first_token{kTimeToFirstTokenBounds};
@@ -64,6 +67,8 @@ struct EngineStats {
   Histogram prefill_time{kRequestBounds};
   Histogram decode_time{kRequestBounds};
   Histogram step_tokens{kTokenCountBounds};
+  // From the end of a step to the beginning of the next, where there was one to begin: answers, texts, schedule.
+  Histogram step_gap{kStepGapBounds};
   Histogram request_prompt_tokens{kTokenCountBounds};
   Histogram request_generation_tokens{kTokenCountBounds};
 

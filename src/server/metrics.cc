@@ -41,6 +41,10 @@ constexpr Number kNumbers[] = {
     {"spyre_steps_total", "counter", "Steps of the engine", [](const EngineStats& s) { return double(s.steps); }},
     {"spyre_failed_steps_total", "counter", "Steps that failed, and with them their requests",
      [](const EngineStats& s) { return double(s.failed_steps); }},
+    {"spyre_forward_seconds_total", "counter", "Time of steps in the model",
+     [](const EngineStats& s) { return s.forward_seconds; }},
+    {"spyre_sampling_seconds_total", "counter", "Time of steps in the sampler",
+     [](const EngineStats& s) { return s.sampling_seconds; }},
 };
 
 struct Buckets {
@@ -57,6 +61,7 @@ constexpr Buckets kHistograms[] = {
     {"vllm:request_prefill_time_seconds", "From the first step to the first token", &EngineStats::prefill_time},
     {"vllm:request_decode_time_seconds", "From the first token to the last", &EngineStats::decode_time},
     {"vllm:iteration_tokens_total", "Tokens per step", &EngineStats::step_tokens},
+    {"spyre_step_gap_seconds", "Between two steps, when there is something to do", &EngineStats::step_gap},
     {"vllm:request_prompt_tokens", "Prompt tokens per choice", &EngineStats::request_prompt_tokens},
     {"vllm:request_generation_tokens", "Generated tokens per choice", &EngineStats::request_generation_tokens},
 };

@@ -6,6 +6,7 @@ A peer that cannot be installed is no failure of the run: Unavailable says why, 
 import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -49,7 +50,24 @@ def own_python():
     return environment("bench", HERE / "requirements.txt")
 
 
-def llama_python():
+def llama_library():
+    """The folder of llama.cpp's prebuilt libraries, of npm's package for this platform; nothing of it runs JavaScript."""
+    folder = CACHE / "node-peers"
+    library = folder / "node_modules" / "@node-llama-cpp" / "linux-x64" / "bins" / "linux-x64"
+    lock = (HERE / "node" / "package-lock.json").read_bytes()
+    if (folder / "package-lock.json").exists() and (folder / "package-lock.json").read_bytes() == lock and library.exists():
+        return library
+    if not shutil.which("npm"):
+        raise Unavailable("npm is not installed, which fetches llama.cpp's libraries")
+    say("fetching @node-llama-cpp/linux-x64")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / "node" / name, folder / name)
+    run("npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", what="npm")
+    return library
+
+
+def xllamacpp_python():
     return environment("serving", ROOT / "benchmarks" / "serving" / "requirements.txt")
 
 

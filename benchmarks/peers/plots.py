@@ -11,7 +11,7 @@ import sys
 import figures
 import table
 
-COLOURS = {"spyre": "#1f5fbf", "llama.cpp": "#c8a02a", "openvino": "#7a52a1", "vllm-cpu": "#3a9a64"}
+COLOURS = {"spyre": "#1f5fbf", "llama.cpp": "#c8a02a", "xllamacpp": "#d9704f", "openvino": "#7a52a1", "vllm-cpu": "#3a9a64"}
 
 
 def bars_of(result, model):

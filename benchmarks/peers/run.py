@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -222,6 +223,7 @@ def joined(results):
 
 def main():
     args = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engines are closed
     result = joined([json.loads(p.read_text()) for p in args.results]) if args.results else measure(args)
     save(result, args.out)
     print(table.text(result))

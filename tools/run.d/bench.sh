@@ -21,9 +21,10 @@ bench_serving() {
   "$venv/bin/python" benchmarks/serving/compare.py "$MODEL_FILE" "$@"
 }
 
-# The peers install themselves; what they need of the system is Python.
+# The peers install themselves; what they need of the system is Python, npm and (vLLM, which compiles) a compiler.
 bench_peers() {
-  install_packages python3 python3-venv gcc binutils
+  install_packages python3 python3-venv gcc g++ binutils
+  command -v npm >/dev/null || install_packages nodejs npm
   python3 benchmarks/peers/run.py "$@"
 }
 

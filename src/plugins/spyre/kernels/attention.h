@@ -12,7 +12,7 @@
 // position see the same keys: the interval [lo, hi) of absolute positions, which is where causality, window and length
 // end up.
 //
-// Kernels are plain functions: any thread, no state, no allocation (about 16 KiB of stack). The thread holds
+// Kernels are plain functions: any thread, no state, no allocation (about 24 KiB of stack). The thread holds
 // ScopedFlushDenormals. This header is included by files compiled for one instruction set: plain data and extern
 // functions.
 #pragma once

@@ -14,6 +14,7 @@ struct NativePairDot {
   using A = uint32_t;  // a pair
   static constexpr int kKeysPerUnit = 2;
   static constexpr int kGroupUnits = 1;
+  static constexpr int kAskRows = 8;  // never: two products and sums in one instruction
   static constexpr int kAccumulatorVecs = kAccumulators;
   static SPYRE_INLINE int64_t units(int64_t d) { return (d + 1) / 2; }
   static SPYRE_INLINE void pack(const uint16_t* q, int64_t d, A* out) {

@@ -4,6 +4,9 @@
 // for u in [first, last), ascending; a *unit* u is what the order takes at a time: one k (sequential) or a pair of k
 // (pair, tile).
 //
+// Ranges of units are whole multiples of kGroupUnits. With kAskRows rows or more, the arithmetic on a cache line of the
+// stick takes longer than memory takes to bring one.
+//
 // run_masked() does the 64 keys of P x V for rows that see different keys: row r sees [lo[r], hi[r]), its a is 0
 // elsewhere. The definition multiplies masked keys as zeros. Here they are left out wherever no row sees them and where
 // a row does not see what another one sees, since V may hold a stranger's NaN there. What a zero product does is to
@@ -92,6 +95,7 @@ struct SequentialDot {
   using A = float;
   static constexpr int kKeysPerUnit = 1;
   static constexpr int kGroupUnits = 1;
+  static constexpr int kAskRows = 4;
   static constexpr int kAccumulatorVecs = kAccumulators;
   static SPYRE_INLINE int64_t units(int64_t d) { return d; }
   static SPYRE_INLINE void pack(const uint16_t* q, int64_t d, A* out) {
@@ -135,6 +139,7 @@ struct WidePairs {
   using Element = Bf16;
   using A = float;
   static constexpr int kKeysPerUnit = 2;
+  static constexpr int kAskRows = 4;
   static SPYRE_INLINE void pack_padded(const uint16_t* q, int64_t d, int64_t padded, A* out) {
     for (int64_t i = 0; i < padded; i += 16) {
       const int64_t count = d - i >= 16 ? 16 : d > i ? d - i : 0;

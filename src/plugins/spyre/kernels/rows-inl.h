@@ -43,16 +43,46 @@ SPYRE_INLINE void put_f32(float* p, Vec x, int64_t count) {
   }
 }
 
-// ---- Elementwise.
+// ---- Elementwise, a bundle at a time: f takes Vecs as well as Bundles.
+
+constexpr int64_t kBundleElements = 16 * kBundleVecs;
+
+template <typename T>
+SPYRE_INLINE Bundle<kBundleVecs> get_bundle(const uint16_t* p) {
+  return bundle<kBundleVecs>([&](int i) { return T::load(p + 16 * i); });
+}
+
+template <typename T>
+SPYRE_INLINE void put_bundle(uint16_t* p, const Bundle<kBundleVecs>& x) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kBundleVecs; ++i) T::store(p + 16 * i, x.v[i]);
+}
+
+template <typename T>
+SPYRE_INLINE Vec rounded(const Vec& x) {
+  return T::round(x);
+}
+template <typename T, int N>
+SPYRE_INLINE Bundle<N> rounded(const Bundle<N>& x) {
+  return bundle<N>([&](int i) { return T::round(x.v[i]); });
+}
 
 template <typename T, typename F>
 SPYRE_INLINE void map(const uint16_t* x, uint16_t* y, int64_t n, F f) {
-  for_chunks(n, [&](int64_t i, int64_t count) { put<T>(y + i, f(get<T>(x + i, count)), count); });
+  int64_t i = 0;
+  for (; i + kBundleElements <= n; i += kBundleElements) put_bundle<T>(y + i, f(get_bundle<T>(x + i)));
+  for_chunks(n - i, [&](int64_t j, int64_t count) { put<T>(y + i + j, f(get<T>(x + i + j, count)), count); });
 }
 
 template <typename T, typename F>
 SPYRE_INLINE void map2(const uint16_t* a, const uint16_t* b, uint16_t* y, int64_t n, F f) {
-  for_chunks(n, [&](int64_t i, int64_t count) { put<T>(y + i, f(get<T>(a + i, count), get<T>(b + i, count)), count); });
+  int64_t i = 0;
+  for (; i + kBundleElements <= n; i += kBundleElements) {
+    put_bundle<T>(y + i, f(get_bundle<T>(a + i), get_bundle<T>(b + i)));
+  }
+  for_chunks(n - i, [&](int64_t j, int64_t count) {
+    put<T>(y + i + j, f(get<T>(a + i + j, count), get<T>(b + i + j, count)), count);
+  });
 }
 
 // Calls use(f) with the function of `op`: one switch for all that take an operation, the loop inside each case.
@@ -60,31 +90,31 @@ template <typename Use>
 SPYRE_INLINE void with_unary(UnaryOp op, Use use) {
   switch (op) {
     case UnaryOp::kNeg:
-      return use([](Vec x) { return neg_bits(x); });
+      return use([](auto x) { return neg_bits(x); });
     case UnaryOp::kAbs:
-      return use([](Vec x) { return abs_bits(x); });
+      return use([](auto x) { return abs_bits(x); });
     case UnaryOp::kSqrt:
-      return use([](Vec x) { return square_root(x); });
+      return use([](auto x) { return square_root(x); });
     case UnaryOp::kRsqrt:
-      return use([](Vec x) { return set1(1.0f) / square_root(x); });
+      return use([](auto x) { return set1(1.0f) / square_root(x); });
     case UnaryOp::kReciprocal:
-      return use([](Vec x) { return set1(1.0f) / x; });
+      return use([](auto x) { return set1(1.0f) / x; });
     case UnaryOp::kExp:
-      return use([](Vec x) { return exp16(x); });
+      return use([](auto x) { return exp16(x); });
     case UnaryOp::kLog:
-      return use([](Vec x) { return log16(x); });
+      return use([](auto x) { return log16(x); });
     case UnaryOp::kTanh:
-      return use([](Vec x) { return tanh16(x); });
+      return use([](auto x) { return tanh16(x); });
     case UnaryOp::kSigmoid:
-      return use([](Vec x) { return sigmoid16(x); });
+      return use([](auto x) { return sigmoid16(x); });
     case UnaryOp::kSilu:
-      return use([](Vec x) { return silu16(x); });
+      return use([](auto x) { return silu16(x); });
     case UnaryOp::kRelu:
-      return use([](Vec x) { return maximum16(x, zero()); });
+      return use([](auto x) { return maximum16(x, zero()); });
     case UnaryOp::kGelu:
-      return use([](Vec x) { return gelu16(x); });
+      return use([](auto x) { return gelu16(x); });
     case UnaryOp::kGeluTanh:
-      return use([](Vec x) { return gelu_tanh16(x); });
+      return use([](auto x) { return gelu_tanh16(x); });
   }
 }
 
@@ -92,17 +122,17 @@ template <typename Use>
 SPYRE_INLINE void with_binary(BinaryOp op, Use use) {
   switch (op) {
     case BinaryOp::kAdd:
-      return use([](Vec a, Vec b) { return a + b; });
+      return use([](auto a, auto b) { return a + b; });
     case BinaryOp::kSub:
-      return use([](Vec a, Vec b) { return a - b; });
+      return use([](auto a, auto b) { return a - b; });
     case BinaryOp::kMul:
-      return use([](Vec a, Vec b) { return a * b; });
+      return use([](auto a, auto b) { return a * b; });
     case BinaryOp::kDiv:
-      return use([](Vec a, Vec b) { return a / b; });
+      return use([](auto a, auto b) { return a / b; });
     case BinaryOp::kMaximum:
-      return use([](Vec a, Vec b) { return maximum16(a, b); });
+      return use([](auto a, auto b) { return maximum16(a, b); });
     case BinaryOp::kMinimum:
-      return use([](Vec a, Vec b) { return minimum16(a, b); });
+      return use([](auto a, auto b) { return minimum16(a, b); });
   }
 }
 
@@ -119,12 +149,12 @@ void binary(BinaryOp op, const uint16_t* a, const uint16_t* b, uint16_t* y, int6
 template <typename T>
 void binary_scalar(BinaryOp op, const uint16_t* a, float b, uint16_t* y, int64_t n) {
   const Vec second = set1(b);
-  with_binary(op, [&](auto f) { map<T>(a, y, n, [&](Vec x) { return f(x, second); }); });
+  with_binary(op, [&](auto f) { map<T>(a, y, n, [&](auto x) { return f(x, second); }); });
 }
 
 template <typename T>
 void activate_mul(UnaryOp op, const uint16_t* gate, const uint16_t* up, uint16_t* y, int64_t n) {
-  with_unary(op, [&](auto f) { map2<T>(gate, up, y, n, [&](Vec g, Vec u) { return T::round(f(g)) * u; }); });
+  with_unary(op, [&](auto f) { map2<T>(gate, up, y, n, [&](auto g, auto u) { return rounded<T>(f(g)) * u; }); });
 }
 
 // ---- Reductions.
@@ -133,8 +163,14 @@ void activate_mul(UnaryOp op, const uint16_t* gate, const uint16_t* up, uint16_t
 template <typename T, typename F>
 SPYRE_INLINE float sum_of(const uint16_t* x, int64_t n, F f) {
   Vec lanes = zero();
-  for_chunks(n, [&](int64_t i, int64_t count) {
-    const Vec next = lanes + f(get<T>(x + i, count));
+  int64_t i = 0;
+  for (; i + kBundleElements <= n; i += kBundleElements) {
+    const Bundle<kBundleVecs> y = f(get_bundle<T>(x + i));
+#pragma GCC unroll 4
+    for (int v = 0; v < kBundleVecs; ++v) lanes = lanes + y.v[v];
+  }
+  for_chunks(n - i, [&](int64_t j, int64_t count) {
+    const Vec next = lanes + f(get<T>(x + i + j, count));
     lanes = count == 16 ? next : select(lanes_between(0, count), next, lanes);
   });
   return sum_tree(lanes);
@@ -169,7 +205,7 @@ uint16_t reduce(ReduceOp op, const uint16_t* x, int64_t n) {
   if (op == ReduceOp::kMax) {
     r = maximum_of<T>(x, n);
   } else {
-    r = sum_of<T>(x, n, [](Vec v) { return v; });
+    r = sum_of<T>(x, n, [](auto v) { return v; });
     if (op == ReduceOp::kMean) r = r / static_cast<float>(n);
   }
   uint16_t word;
@@ -180,8 +216,8 @@ uint16_t reduce(ReduceOp op, const uint16_t* x, int64_t n) {
 template <typename T>
 void softmax(const uint16_t* x, uint16_t* y, int64_t n) {
   const Vec m = set1(maximum_of<T>(x, n));
-  const Vec total = set1(sum_of<T>(x, n, [&](Vec v) { return exp16(v - m); }));
-  map<T>(x, y, n, [&](Vec v) { return exp16(v - m) / total; });
+  const Vec total = set1(sum_of<T>(x, n, [&](auto v) { return exp16(v - m); }));
+  map<T>(x, y, n, [&](auto v) { return exp16(v - m) / total; });
 }
 
 // ---- Norms.
@@ -203,7 +239,7 @@ SPYRE_INLINE void scale_row(const uint16_t* x, const uint16_t* weight, const uin
 
 template <typename T>
 void rms_norm(const uint16_t* x, const uint16_t* weight, float eps, uint16_t* y, int64_t n) {
-  const Vec r = set1(reciprocal_root(sum_of<T>(x, n, [](Vec v) { return v * v; }), n, eps));
+  const Vec r = set1(reciprocal_root(sum_of<T>(x, n, [](auto v) { return v * v; }), n, eps));
   scale_row<T>(x, weight, nullptr, y, n, [&](Vec v) { return v * r; });
 }
 
@@ -255,9 +291,9 @@ void add_rms_norm_wide(const uint16_t* x, const float* residual, const uint16_t*
 
 template <typename T>
 void layer_norm(const uint16_t* x, const uint16_t* weight, const uint16_t* bias, float eps, uint16_t* y, int64_t n) {
-  const Vec mean = set1(sum_of<T>(x, n, [](Vec v) { return v; }) / static_cast<float>(n));
-  const float squares = sum_of<T>(x, n, [&](Vec v) {
-    const Vec d = v - mean;
+  const Vec mean = set1(sum_of<T>(x, n, [](auto v) { return v; }) / static_cast<float>(n));
+  const float squares = sum_of<T>(x, n, [&](auto v) {
+    const auto d = v - mean;
     return d * d;
   });
   const Vec r = set1(reciprocal_root(squares, n, eps));

@@ -26,6 +26,9 @@ struct Bits {
 SPYRE_INLINE Vec zero() {
   return {_mm256_setzero_ps(), _mm256_setzero_ps()};
 }
+SPYRE_INLINE void settle(Vec& x) {
+  __asm__("" : "+x"(x.a), "+x"(x.b));
+}
 SPYRE_INLINE Vec set1(float x) {
   return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
 }

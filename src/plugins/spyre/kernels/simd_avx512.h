@@ -29,6 +29,9 @@ struct Mask {
 SPYRE_INLINE Vec zero() {
   return {_mm512_setzero_ps()};
 }
+SPYRE_INLINE void settle(Vec& x) {
+  __asm__("" : "+v"(x.v));
+}
 SPYRE_INLINE Vec set1(float x) {
   return {_mm512_set1_ps(x)};
 }

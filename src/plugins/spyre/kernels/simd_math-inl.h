@@ -3,45 +3,60 @@
 #pragma once
 
 #include "base/vector_math.h"
+#include "plugins/spyre/kernels/simd_bundle-inl.h"
 
 namespace spyre::kernels {
 namespace {
 
-template <int N>
-SPYRE_INLINE Vec polynomial(const float (&c)[N], Vec x) {
-  Vec p = set1(c[N - 1]);
+// V is a Vec or a Bundle of them.
+template <int N, typename V>
+SPYRE_INLINE V polynomial(const float (&c)[N], const V& x) {
+  V p = set1(c[N - 1]) * x + set1(c[N - 2]);
 #pragma GCC unroll 16
-  for (int i = N - 2; i >= 0; --i) p = p * x + set1(c[i]);
+  for (int i = N - 3; i >= 0; --i) {
+    settle(p);
+    p = p * x + set1(c[i]);
+  }
+  settle(p);
   return p;
 }
 
-SPYRE_INLINE Vec exp_in_range(Vec x) {
+template <typename V>
+SPYRE_INLINE V exp_in_range(const V& x) {
   const Vec magic = set1(math::kRoundMagic);
-  const Vec shifted = x * set1(math::kLog2E) + magic;
-  const Vec n = shifted - magic;
-  const Vec r = (x - n * set1(math::kLn2High)) - n * set1(math::kLn2Low);
-  Vec p = polynomial(math::kExp, r);
+  V shifted = x * set1(math::kLog2E) + magic;
+  settle(shifted);
+  V n = shifted - magic;
+  settle(n);
+  V r = (x - n * set1(math::kLn2High)) - n * set1(math::kLn2Low);
+  settle(r);
+  V p = polynomial(math::kExp, r);
   p = p * r + set1(1.0f);
+  settle(p);
   p = p * r + set1(1.0f);
+  settle(p);
   return scale_by_power(p, shifted);
 }
 
 // exp of x <= 0, -infinity or NaN.
-SPYRE_INLINE Vec exp_not_positive(Vec x) {
-  const Vec y = select(less(x, set1(math::kExpLowest)), zero(), exp_in_range(x));
+template <typename V>
+SPYRE_INLINE V exp_not_positive(const V& x) {
+  const V y = select(less(x, set1(math::kExpLowest)), zero(), exp_in_range(x));
   return select(is_nan(x), x, y);
 }
 
-SPYRE_INLINE Vec exp16(Vec x) {
+template <typename V>
+SPYRE_INLINE V exp16(const V& x) {
   return select(less(set1(math::kExpHighest), x), set1(__builtin_inff()), exp_not_positive(x));
 }
 
-SPYRE_INLINE Vec log16(Vec x) {
-  Vec n, m;
+template <typename V>
+SPYRE_INLINE V log16(const V& x) {
+  V n, m;
   split_exponent(x, n, m);
-  const Vec f = m - set1(1.0f);
-  const Vec f2 = f * f;
-  Vec y = (f2 * f) * polynomial(math::kLog, f);
+  const V f = m - set1(1.0f);
+  const V f2 = f * f;
+  V y = (f2 * f) * polynomial(math::kLog, f);
   y = y + n * set1(math::kLn2Low);
   y = y - set1(0.5f) * f2;
   y = y + f;
@@ -53,42 +68,50 @@ SPYRE_INLINE Vec log16(Vec x) {
   return select(is_nan(x), x, y);
 }
 
-SPYRE_INLINE Vec tanh16(Vec x) {
-  const Vec a = abs_bits(x);
-  const Vec z = x * x;
-  const Vec small = x * (set1(1.0f) + z * polynomial(math::kTanh, z));
-  const Vec large = set1(1.0f) - set1(2.0f) / (exp16(set1(2.0f) * a) + set1(1.0f));
+template <typename V>
+SPYRE_INLINE V tanh16(const V& x) {
+  const V a = abs_bits(x);
+  const V z = x * x;
+  const V small = x * (set1(1.0f) + z * polynomial(math::kTanh, z));
+  const V large = set1(1.0f) - set1(2.0f) / (exp16(set1(2.0f) * a) + set1(1.0f));
   return select(less(a, set1(math::kTanhSplit)), small, copy_sign(large, x));
 }
 
-SPYRE_INLINE Vec erf16(Vec x) {
-  const Vec a = abs_bits(x);
-  const Vec small = x * polynomial(math::kErf, x * x);
-  const Vec b = lesser_of(set1(4.0f), a);  // a when it is NaN
-  const Vec large = set1(1.0f) - exp16(neg_bits(polynomial(math::kErfcLog, b)));
+template <typename V>
+SPYRE_INLINE V erf16(const V& x) {
+  const V a = abs_bits(x);
+  const V small = x * polynomial(math::kErf, x * x);
+  const V b = lesser_of(set1(4.0f), a);  // a when it is NaN
+  const V large = set1(1.0f) - exp16(neg_bits(polynomial(math::kErfcLog, b)));
   return select(less(a, set1(1.0f)), small, copy_sign(large, x));
 }
 
-SPYRE_INLINE Vec sigmoid16(Vec x) {
+template <typename V>
+SPYRE_INLINE V sigmoid16(const V& x) {
   return set1(1.0f) / (set1(1.0f) + exp16(neg_bits(x)));
 }
-SPYRE_INLINE Vec silu16(Vec x) {
+template <typename V>
+SPYRE_INLINE V silu16(const V& x) {
   return x / (set1(1.0f) + exp16(neg_bits(x)));
 }
-SPYRE_INLINE Vec gelu16(Vec x) {
+template <typename V>
+SPYRE_INLINE V gelu16(const V& x) {
   return (set1(0.5f) * x) * (set1(1.0f) + erf16(x * set1(math::kSqrtHalf)));
 }
 
-SPYRE_INLINE Vec gelu_tanh16(Vec x) {
-  const Vec cube = (x * x) * x;
-  const Vec u = set1(math::kGeluTanhScale) * (x + set1(math::kGeluTanhCube) * cube);
+template <typename V>
+SPYRE_INLINE V gelu_tanh16(const V& x) {
+  const V cube = (x * x) * x;
+  const V u = set1(math::kGeluTanhScale) * (x + set1(math::kGeluTanhCube) * cube);
   return (set1(0.5f) * x) * (set1(1.0f) + tanh16(u));
 }
 
-SPYRE_INLINE Vec maximum16(Vec a, Vec b) {
+template <typename A, typename B>
+SPYRE_INLINE auto maximum16(const A& a, const B& b) {
   return select(is_nan(a), a, greater_of(a, b));
 }
-SPYRE_INLINE Vec minimum16(Vec a, Vec b) {
+template <typename A, typename B>
+SPYRE_INLINE auto minimum16(const A& a, const B& b) {
   return select(is_nan(a), a, lesser_of(a, b));
 }
 

@@ -57,6 +57,9 @@ SPYRE_INLINE Vec zero() {
 SPYRE_INLINE Vec set1(float x) {
   return each([&](int) { return splat(x); });
 }
+// Makes x stand in registers here: a compiler that may move the steps of several Vecs puts each one's behind each
+// other, undoing what Bundles are for. Where one Vec fills enough registers there is nothing to do.
+SPYRE_INLINE void settle(Vec&) {}
 // Any alignment. The _n forms touch n lanes only, 0 <= n <= 16; the others load as +0.
 SPYRE_INLINE Vec load(const float* p) {
   Vec x;

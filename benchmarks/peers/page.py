@@ -11,7 +11,8 @@ from environments import HERE
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; margin: 1em 0; } th, td { padding: .25em .7em; border-bottom: 1px solid #ccc; }
-th { text-align: left; } td { text-align: right; font-variant-numeric: tabular-nums; } td:first-child { text-align: left; }
+th { text-align: left; } td { text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child { text-align: left; }
 img { max-width: 100%; } .thrown { color: #a33; } summary { cursor: pointer; }
 """
 
@@ -40,7 +41,8 @@ def model_html(result, model, plot):
         data = base64.b64encode(plot).decode()
         parts.append(f'<img alt="plot of {html.escape(model)}" src="data:image/png;base64,{data}">')
     parts.append(table_html(*table.rows_as_cells(result, model)))
-    parts.append("<ul>" + "".join(f"<li>{html.escape(n)}: {html.escape(f)}</li>" for n, f in table.engine_lines(result, model)) + "</ul>")
+    lines = [f"<li>{html.escape(name)}: {html.escape(facts)}</li>" for name, facts in table.engine_lines(result, model)]
+    parts.append("<ul>" + "".join(lines) + "</ul>")
     parts.append(samples_html(result, model))
     return "".join(parts)
 

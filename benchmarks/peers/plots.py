@@ -41,7 +41,7 @@ def draw(result, model, path):
     import matplotlib.pyplot as plt
 
     labels, bars, axis = bars_of(result, model)
-    figure, plot = plt.subplots(figsize=(2 + 1.3 * len(labels), 4.5), layout="constrained")
+    figure, plot = plt.subplots(figsize=(max(8, 2 + 1.3 * len(labels)), 4.5), layout="constrained")
     width = 0.8 / max(1, len(bars))
     for i, (name, of_engine) in enumerate(bars.items()):
         for x, bar in enumerate(of_engine):
@@ -55,7 +55,7 @@ def draw(result, model, path):
     plot.set_xticks(range(len(labels)), labels, fontsize=8)
     plot.set_ylabel(axis)
     plot.margins(y=0.15)
-    plot.set_title(f"{model}: {table.machine_line(result)}", fontsize=8)
+    plot.set_title(f"{model}, tokens/s on the bars\n{table.machine_line(result)}", fontsize=8)
     handles, names = plot.get_legend_handles_labels()
     plot.legend(handles, names, fontsize=8, ncols=len(bars))
     figure.savefig(path, dpi=150)

@@ -37,6 +37,7 @@ def parse():
     parser.add_argument("--samples", type=int, help="that count, of each engine and case [5; 8b: 3]")
     parser.add_argument("--budget", type=float, default=300, metavar="SECONDS",
                         help="an engine that has taken so long over a case is not asked again [300]")  # fmt: skip
+    parser.add_argument("--alone", action="store_true", help="one engine in memory at a time, opened anew for each sample [8b]")
     parser.add_argument("--threads", type=int, default=env.threads(), help="of every engine [the cores]")
     parser.add_argument("--spyre", type=pathlib.Path, default=env.ROOT / "build/release/bin/spyre")
     parser.add_argument("--out", type=pathlib.Path, default=env.ROOT / "build/peers/result.json")
@@ -85,7 +86,7 @@ class Run:
         names = [name for name in args.cases if name in cases.OF_SHAPE[model.shape]]
         self.cases = [cases.ALL[name] for name in names]
         self.samples = args.samples or cases.SAMPLES[model.shape]
-        self.alone = model.shape == "8b"  # its weights fit once
+        self.alone = args.alone or model.shape == "8b"  # whose weights fit once
         self.engines = {}
         self.facts = result["models"].setdefault(model.name, {"engines": {}, "samples_wanted": self.samples})
 

@@ -31,8 +31,7 @@ def octave_ladder(steps, most):
     return sorted(e for e in entries if e <= most)
 
 
-LADDERS = {"default": None, "2 steps an octave": octave_ladder(2, 512), "4 steps an octave": octave_ladder(4, 512),
-           "8 steps an octave": octave_ladder(8, 512)}  # fmt: skip
+LADDERS = {"default": None, **{f"{n} steps an octave": octave_ladder(n, 512) for n in (2, 4, 8)}}
 
 
 def flags_of(ladder):
@@ -64,7 +63,8 @@ def price(args, ladder):
 
 def measure(args):
     rows = []
-    for name, ladder in LADDERS.items():
+    for name in args.ladders.split(","):
+        ladder = LADDERS[name]
         env.say(f"ladder: {name}")
         rows.append({"name": name, **price(args, ladder),
                      "loads": [load(args, ladder, flags) for flags in
@@ -92,10 +92,13 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--rate", type=float, default=2, help="of the Poisson arrivals")
+    parser.add_argument("--ladders", default=",".join(LADDERS), help="of " + ", ".join(LADDERS) + " [all]")
     parser.add_argument("--spyre", type=pathlib.Path, default=env.ROOT / "build/release/bin/spyre")
     parser.add_argument("--out", type=pathlib.Path, default=env.ROOT / "build/scale/ladders.json")
     parser.add_argument("--write-docs", action="store_true", help="put the table into docs/performance.md")
     args = parser.parse_args()
+    if unknown := set(args.ladders.split(",")) - set(LADDERS):
+        parser.error(f"no such ladder: {', '.join(sorted(unknown))}")
     result = measure(args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,5 +1,14 @@
 #include "cli/bench_load.h"
 
+// As in server/http_connection.h: Boost 1.74 uses std::exchange without asking for it, and asks clang for coroutines by
+// a macro that clang has dropped.
+#include <utility>
+#if defined(__clang__) && !defined(BOOST_ASIO_HAS_CO_AWAIT)
+#define BOOST_ASIO_HAS_CO_AWAIT 1
+#define BOOST_ASIO_HAS_STD_COROUTINE 1
+#endif
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/detached.hpp>
@@ -75,7 +84,7 @@ class Load {
         clients > 0 ? std::min<size_t>(static_cast<size_t>(clients), requests_.size()) : requests_.size();
     alive_ = coroutines;
     for (size_t i = 0; i < coroutines; ++i) {
-      asio::co_spawn(io_, clients > 0 ? client() : at_its_time(i), [this](std::exception_ptr) {
+      asio::co_spawn(io_, clients > 0 ? client() : at_its_time(i), [this](const std::exception_ptr&) {
         if (--alive_ == 0) io_.stop();
       });
     }

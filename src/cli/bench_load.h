@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>  // Boost 1.74 forgets it before its awaitable.hpp
 #include <vector>
 
 #include "cli/bench_mix.h"

@@ -1,4 +1,4 @@
-// One connection of the HTTP server: Boost.Asio and Beast are seen by http_connection.cc and http_server.cc only.
+// One connection of the HTTP server: in this room http_connection.cc and http_server.cc alone see Boost.Asio and Beast.
 #pragma once
 
 // Boost 1.74 uses std::exchange without asking for it, and asks clang for coroutines by a macro that clang has dropped.

@@ -72,6 +72,8 @@ def draw_plots(result, folder):
     return {m: (folder / f"{m}.png").read_bytes() for m in result["models"] if (folder / f"{m}.png").exists()}
 
 
-def write(result, folder):
-    (folder / "page.html").write_text(as_html(result, draw_plots(result, folder)))
-    env.say(f"wrote {folder / 'page.html'}")
+def write(result, path):
+    """The page stands beside the result at `path`, under the same name."""
+    out = path.with_suffix(".html")
+    out.write_text(as_html(result, draw_plots(result, path.parent)))
+    env.say(f"wrote {out}")

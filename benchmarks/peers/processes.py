@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 import time
 
 import environments as env
@@ -11,6 +12,7 @@ import models
 from environments import HERE, Unavailable
 
 SETTLE_SECONDS = 0.3  # what ran before us may still be spinning: OpenMP's threads do for up to 0.2 s
+PATIENCE_SECONDS = 1800  # an answer that takes longer will not come
 LOGS = env.ROOT / "build" / "peers"
 
 
@@ -27,7 +29,12 @@ class Process:
                 env={**os.environ, **(variables or {})}, start_new_session=True)  # fmt: skip
 
     def read(self):
-        line = self.process.stdout.readline()
+        watch = threading.Timer(PATIENCE_SECONDS, self.process.kill)
+        watch.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            watch.cancel()
         if not line:
             raise Unavailable(f"it ended with {self.process.wait()}; see {self.log.relative_to(env.ROOT)}")
         answer = json.loads(line)

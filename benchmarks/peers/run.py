@@ -4,8 +4,8 @@
     run.py [MODEL...]      135m, 1b, 8b, or one of their types, as 135m-bf16 [135m]; 8b alone means 8b-bf16
     run.py --from FILE...  no measuring: tables, page and plots of earlier runs, joined
 
-Writes build/peers/result.json after every sample, and at the end the table, page.html and plots beside it. README.md of
-this folder says what is measured and how.
+Writes build/peers/MODELS.json after every sample, and at the end the table, a page and plots beside it. README.md of this
+folder says what is measured and how.
 """
 
 import argparse
@@ -40,9 +40,12 @@ def parse():
     parser.add_argument("--alone", action="store_true", help="one engine in memory at a time, opened anew for each sample [8b]")
     parser.add_argument("--threads", type=int, default=env.threads(), help="of every engine [the cores]")
     parser.add_argument("--spyre", type=pathlib.Path, default=env.ROOT / "build/release/bin/spyre")
-    parser.add_argument("--out", type=pathlib.Path, default=env.ROOT / "build/peers/result.json")
+    parser.add_argument("--out", type=pathlib.Path, help="the result [build/peers/MODELS.json]")
     parser.add_argument("--write-docs", action="store_true", help="put the tables into docs/performance.md")
     args = parser.parse_args()
+    if args.out is None:
+        stem = "joined" if args.results else "+".join(text.lower() for text in args.models)
+        args.out = env.ROOT / "build" / "peers" / f"{stem}.json"
     try:
         args.models = [m for text in args.models for m in chosen_models(text)]
         args.cases = chosen(args.cases, cases.ALL, "case")
@@ -228,7 +231,7 @@ def main():
     result = joined([json.loads(p.read_text()) for p in args.results]) if args.results else measure(args)
     save(result, args.out)
     print(table.text(result))
-    page.write(result, args.out.parent)
+    page.write(result, args.out)
     if args.write_docs:
         docs_section.write(result, env.ROOT / "docs" / "performance.md")
 

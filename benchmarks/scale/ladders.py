@@ -65,12 +65,18 @@ def measure(args):
     rows = []
     for name in args.ladders.split(","):
         ladder = LADDERS[name]
-        env.say(f"ladder: {name}")
-        rows.append({"name": name, **price(args, ladder),
-                     "loads": [load(args, ladder, flags) for flags in
-                               (["--clients", "16"], ["--clients", "64"], ["--rate", str(args.rate)])]})  # fmt: skip
+        row = {"name": name, **price(args, ladder), "loads": []}
+        for flags in (["--clients", "16"], ["--clients", "64"], ["--rate", str(args.rate)]):
+            row["loads"].append(load(args, ladder, flags))
+            env.say(f"{name}, {row['entries']} entries, {row['artifacts']} artifacts: {shares(row['loads'][-1])}")
+        rows.append(row)
     return {"date": scale.docs_today(), "machine": machine.facts(), "model": pathlib.Path(args.model).stem,
             "requests": args.requests, "rows": rows}  # fmt: skip
+
+
+def shares(of_load):
+    p = of_load["padding"]
+    return f"{of_load['load']}: body {100 * p['body']['share']:.1f}%, head {100 * p['head']['share']:.1f}%"
 
 
 def markdown(result):

@@ -201,9 +201,19 @@ def save(result, path):
     os.replace(partial, path)
 
 
+def command_of(words):
+    """What to type for the same run elsewhere: without the paths of this one."""
+    kept, skip = [], False
+    for word in words:
+        if not skip and not word.startswith(("--out", "--spyre")):
+            kept.append(word)
+        skip = word in ("--out", "--spyre")
+    return " ".join(["./run bench peers", *kept])
+
+
 def measure(args):
     result = {"format": 1, "date": datetime.date.today().isoformat(), "machine": machine.facts(), "threads": args.threads,
-              "command": " ".join(["./run bench peers", *sys.argv[1:]]), "models": {}, "samples": []}  # fmt: skip
+              "command": command_of(sys.argv[1:]), "models": {}, "samples": []}  # fmt: skip
     for model in args.models:
         Run(args, model, result).run()
     return result

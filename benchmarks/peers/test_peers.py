@@ -68,6 +68,10 @@ class Cases(unittest.TestCase):
         self.assertEqual(cases.needed_length([cases.ALL["8192"], cases.ALL["short"]]), 8257)
         self.assertLess(cases.needed_length(cases.ALL.values()), models.MAX_POSITION)
 
+    def test_the_command_is_shown_without_paths(self):
+        words = ["135m", "--out", "/a/b.json", "--cases", "512", "--spyre=/c", "--write-docs"]
+        self.assertEqual(run.command_of(words), "./run bench peers 135m --cases 512 --write-docs")
+
     def test_unknown_names_are_refused(self):
         self.assertRaises(ValueError, run.chosen, "512,513", cases.ALL, "case")
 

@@ -19,6 +19,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/topology.h"
 
 namespace spyre {
 namespace {
@@ -220,7 +221,9 @@ void ThreadTeam::start_workers(const TeamOptions& options) {
   State& s = *state_;
   if (s.size == 1) return;
   std::vector<int> cpus;
-  if (options.pin != TeamOptions::Pin::kOff) cpus = affinity_cpus();
+  if (options.pin != TeamOptions::Pin::kOff) {
+    cpus = Topology::read().in_node_order(affinity_cpus());
+  }
   const bool fits = options.pin == TeamOptions::Pin::kOn ? s.size <= static_cast<int>(cpus.size())
                                                          : s.size == static_cast<int>(cpus.size());
   const BlockSignals block;

@@ -6,7 +6,8 @@
 An instruction count does not depend on the machine's speed or load, so a path that has grown shows at once. It does
 depend on the compiler and on the C and C++ libraries; counts.json therefore has a table per compiler, and each entry is
 held within TOLERANCE of it, growing or shrinking (a count that has shrunk is recorded again, or the next growth hides
-behind it). A path that no table has is shown and fails nothing. With a compiler that has no table the counts are held to the first table within OTHER_TOLERANCE.
+behind it). A path that no table has is shown and fails nothing. With a compiler that has no table the counts are held to
+the first table within OTHER_TOLERANCE.
 
 valgrind knows no AVX-512 and no AMX; what is counted are the kernels for `portable` and `avx2` (SPYRE_CPU_FEATURES).
 --record writes the table of this compiler. Ends with 77 (skipped) where there is no valgrind.

@@ -55,13 +55,13 @@ void round_block_size(EngineConfig& config) {
   }
 }
 
-// Ours: powers of two up to the step's budget, which costs few programs and little padding. The original's: its ladder.
+// Ours: four steps an octave up to the step's budget (docs/performance.md: the card pads 5% of its rows then, a quarter
+// with powers of two). The original's: its ladder.
 void complete_token_buckets(EngineConfig& config) {
   const int64_t budget = *config.max_num_batched_tokens;
   std::vector<int64_t> given = config.token_buckets.value_or(std::vector<int64_t>{});
   if (given.empty() && config.preset == Preset::kOurs) {
-    for (int64_t t = 1; t < budget; t *= 2) given.push_back(t);
-    given.push_back(budget);
+    given = attention::fine_ladder(budget);
   }
   config.token_buckets = attention::token_ladder(budget, *config.max_num_seqs, given);
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "formats/checkpoint.h"
 #include "formats/model_config.h"
+#include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/settings.h"
 
 namespace spyre::plugin {
@@ -48,7 +49,8 @@ TEST(SpyrePlatform, DefaultsServeTheUser) {
   EXPECT_EQ(*c.block_size, 128);
   EXPECT_EQ(*c.max_model_len, 8192);
   EXPECT_EQ(*c.max_num_batched_tokens, 512);
-  EXPECT_EQ(*c.token_buckets, (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}));
+  EXPECT_EQ(*c.token_buckets, attention::fine_ladder(512));
+  EXPECT_EQ(c.token_buckets->size(), 32u);
   EXPECT_GE(c.threads, 1);
   EXPECT_EQ(*checked({}, model("float32")).dtype, DType::kF16);
 }

@@ -1,6 +1,7 @@
 #include "plugins/spyre/attention/buckets.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 
@@ -83,6 +84,16 @@ std::vector<Variant> Bucketer::all_variants() const {
     for (int64_t blocks : blocks_) variants.push_back({.query = 1, .blocks = blocks, .sequences = sequences});
   }
   return variants;
+}
+
+std::vector<int64_t> fine_ladder(int64_t limit) {
+  std::vector<int64_t> ladder;
+  for (int64_t t = 1; t < limit;
+       t += std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(t))) / 4)) {
+    ladder.push_back(t);
+  }
+  ladder.push_back(limit);
+  return ladder;
 }
 
 std::vector<int64_t> token_ladder(int64_t max_num_batched_tokens, int64_t max_num_seqs,

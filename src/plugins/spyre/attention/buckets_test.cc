@@ -86,6 +86,18 @@ TEST(TokenLadder, IsTheOriginalsUnlessGiven) {
   EXPECT_EQ(token_ladder(100, 4, {64, 8, 500}), (Ladder{8, 64, 100}));
 }
 
+TEST(FineLadder, PadsAFifthAtMost) {
+  EXPECT_EQ(fine_ladder(40), (Ladder{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40}));
+  EXPECT_EQ(fine_ladder(1), (Ladder{1}));
+  EXPECT_EQ(fine_ladder(27), (Ladder{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 27}));
+  const Ladder ladder = fine_ladder(8192);
+  EXPECT_LE(ladder.size(), kMaxTokenBuckets);
+  for (int64_t n = 1; n <= 8192; ++n) {
+    const int64_t bucket = *round_up_in(ladder, n);
+    ASSERT_LE(5 * (bucket - n), bucket) << n << " in " << bucket;
+  }
+}
+
 TEST(TokenLadder, IsNoLongerThanCanBeCompiled) {
   Ladder all;
   for (int64_t t = 1; t <= 128; ++t) all.push_back(t);

@@ -21,9 +21,15 @@ constexpr int64_t kAElements = kRowBlock * (kKBlock + 32);
 constexpr int64_t kPartialFloats = kRowBlock * kStripPanels * 64;
 static_assert(kAElements * 2 + kPartialFloats * 4 <= kGemmScratchBytes);
 
-template <int R, int C>
+// What a row tile asks for while it multiplies. The first tile to meet a panel block that nobody has asked for reads it
+// 4 KiB ahead (see prefetch_ahead in gemm_fma-inl.h; one row alone keeps enough loads in flight). The others bring the
+// next block along, one or two lines with each pair row, so that memory works while they compute: when only the first
+// of three tiles waits for memory, it waits for all of it.
+enum class Ahead { kSame, kNextLine, kNextTwo };
+
+template <int R, int C, Ahead kAhead>
 __attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t pairs, float* c,
-                                    int64_t ldc) {
+                                    int64_t ldc, const uint16_t* next) {
   __m512 acc[R][C];
   SPYRE_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -31,8 +37,10 @@ __attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const u
     for (int j = 0; j < C; ++j) acc[r][j] = _mm512_loadu_ps(c + r * ldc + 16 * j);
   }
   for (int64_t p = 0; p < pairs; ++p) {
-    // 4 KiB ahead (see prefetch_ahead in gemm_fma-inl.h); one row alone keeps enough loads in flight.
-    if constexpr (R > 1) {
+    if constexpr (kAhead != Ahead::kSame) {
+      __builtin_prefetch(next + 128 * p, 0, 2);
+      if constexpr (kAhead == Ahead::kNextTwo) __builtin_prefetch(next + 128 * p + 32, 0, 2);
+    } else if constexpr (R > 1) {
       SPYRE_UNROLL
       for (int i = 0; i < 4; ++i) __builtin_prefetch(b + 2048 + 32 * i);
     }
@@ -56,11 +64,14 @@ __attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const u
   }
 }
 
-using Tile = void (*)(const uint16_t*, int64_t, const uint16_t*, int64_t, float*, int64_t);
-constexpr Tile kTiles[6][4] = {
-    {tile<1, 1>, tile<1, 2>, tile<1, 3>, tile<1, 4>}, {tile<2, 1>, tile<2, 2>, tile<2, 3>, tile<2, 4>},
-    {tile<3, 1>, tile<3, 2>, tile<3, 3>, tile<3, 4>}, {tile<4, 1>, tile<4, 2>, tile<4, 3>, tile<4, 4>},
-    {tile<5, 1>, tile<5, 2>, tile<5, 3>, tile<5, 4>}, {tile<6, 1>, tile<6, 2>, tile<6, 3>, tile<6, 4>}};
+using Tile = void (*)(const uint16_t*, int64_t, const uint16_t*, int64_t, float*, int64_t, const uint16_t*);
+template <Ahead A>
+constexpr Tile kTiles[6][4] = {{tile<1, 1, A>, tile<1, 2, A>, tile<1, 3, A>, tile<1, 4, A>},
+                               {tile<2, 1, A>, tile<2, 2, A>, tile<2, 3, A>, tile<2, 4, A>},
+                               {tile<3, 1, A>, tile<3, 2, A>, tile<3, 3, A>, tile<3, 4, A>},
+                               {tile<4, 1, A>, tile<4, 2, A>, tile<4, 3, A>, tile<4, 4, A>},
+                               {tile<5, 1, A>, tile<5, 2, A>, tile<5, 3, A>, tile<5, 4, A>},
+                               {tile<6, 1, A>, tile<6, 2, A>, tile<6, 3, A>, tile<6, 4, A>}};
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -113,7 +124,8 @@ struct RowBlock {
   int64_t k_blocks, k_block, a_stride, panel_elements;
   uint16_t* a;
   float* partial;
-  bool prepared = false;  // one K block: `a` is copied once for all columns
+  bool prepared = false;            // one K block: `a` is copied once for all columns
+  const uint16_t* asked = nullptr;  // the panel block that has been asked for
 
   RowBlock(const GemmCall& call, int64_t first, int64_t count) : g(call), row(first), rows(count) {
     const int64_t k_limit = rows <= kMaxRows ? (kAElements / rows - 32) / 32 * 32 : kKBlock;
@@ -126,14 +138,36 @@ struct RowBlock {
   }
 };
 
-// One row block advances over a panel block in row tiles of equal height: 16 rows are 5 + 5 + 6.
-void multiply(const RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs, float* c, int64_t ldc) {
+// One row block advances over a panel block in row tiles of equal height: 16 rows are 5 + 5 + 6. `next`: the panel
+// block after this one, or null.
+void multiply(RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs, float* c, int64_t ldc,
+              const uint16_t* next) {
   const int64_t tiles = ceil_div(block.rows, kMaxRows);
-  for (int64_t t = 0, done = 0; t < tiles; ++t) {
+  const bool known = block.asked == b;  // or the first tile has to wait for memory
+  // Lines of a pair row that a tile asks for: four in all, so two by each of two tiles, or one by each of four.
+  const bool two = tiles - !known < 4;
+  block.asked = nullptr;
+  for (int64_t t = 0, done = 0, lines = 0; t < tiles; ++t) {
     const int64_t height = (block.rows - done) / (tiles - t);
-    kTiles[height - 1][vectors - 1](block.a + done * block.a_stride, block.a_stride, b, pairs, c + done * ldc, ldc);
+    const bool asks = next != nullptr && lines < 4 && (known ? tiles > 1 : t > 0);
+    const auto& kinds = !asks ? kTiles<Ahead::kSame> : two ? kTiles<Ahead::kNextTwo> : kTiles<Ahead::kNextLine>;
+    kinds[height - 1][vectors - 1](block.a + done * block.a_stride, block.a_stride, b, pairs, c + done * ldc, ldc,
+                                   asks ? next + 32 * lines : b);
+    if (asks) {
+      lines += two ? 2 : 1;
+      block.asked = next;
+    }
     done += height;
   }
+}
+
+// The panel block behind the one that ends at vector `next`, in K block i of the strip [v0, v1): of the strip's next
+// panel, its first one's next K block, or the next strip.
+const uint16_t* after_panel(const RowBlock& block, int64_t i, int64_t v0, int64_t v1, int64_t next, int64_t end) {
+  const uint16_t* panels = block.g.panels;
+  if (next < v1) return panels + next / 4 * block.panel_elements + i * block.k_block * 64;
+  if (i + 1 < block.k_blocks) return panels + v0 / 4 * block.panel_elements + (i + 1) * block.k_block * 64;
+  return v1 * 16 < end ? panels + v1 / 4 * block.panel_elements : nullptr;
 }
 
 // Vectors [v0, v1) of one strip, from the first K block to the last.
@@ -151,7 +185,8 @@ void run_strip(RowBlock& block, int64_t v0, int64_t v1, int64_t end) {
     for (int64_t v = v0, next; v < v1; v = next) {
       next = min_of((v / 4 + 1) * 4, v1);
       const uint16_t* b = g.panels + v / 4 * block.panel_elements + k0 * 64 + v % 4 * 32;
-      multiply(block, b, next - v, ceil_div(k, 2), block.partial + (v - v0) * 16, ldc);
+      multiply(block, b, next - v, ceil_div(k, 2), block.partial + (v - v0) * 16, ldc,
+               after_panel(block, i, v0, v1, next, end));
     }
   }
   finish(g, block.row, block.rows, v0, v1, end, block.partial);

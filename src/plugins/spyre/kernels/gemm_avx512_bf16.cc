@@ -22,7 +22,7 @@ constexpr int64_t kPartialFloats = kRowBlock * kStripPanels * 64;
 static_assert(kAElements * 2 + kPartialFloats * 4 <= kGemmScratchBytes);
 
 // What a row tile asks for while it multiplies. The first tile to meet a panel block that nobody has asked for reads it
-// 4 KiB ahead (see prefetch_ahead in gemm_fma-inl.h; one row alone keeps enough loads in flight). The others bring the
+// 4 KiB ahead (see Ahead in gemm_fma-inl.h; one row alone keeps enough loads in flight). The others bring the
 // next block along, one or two lines with each pair row, so that memory works while they compute: when only the first
 // of three tiles waits for memory, it waits for all of it.
 enum class Ahead { kSame, kNextLine, kNextTwo };

@@ -63,20 +63,41 @@ struct PairWeights {
   static inline __attribute__((always_inline)) V odd(const Raw& r) { return V::odd(r); }
 };
 
-// Asks for weights 4 KiB ahead, one stored row of `lines` cache lines. The hardware's prefetcher stops at each page,
-// and a tile of several rows leaves too few loads in flight to cover that: M = 4 from memory goes from 72 to 91% of a
-// stream read. Widened panels are in L2 already.
-template <class B>
-inline __attribute__((always_inline)) void prefetch_ahead(const typename B::Element* b, int lines) {
+// Which weights a register tile asks for while it multiplies: a row of cache lines per stored row of its own.
+// - What lies 4 KiB ahead of itself. The hardware's prefetcher stops at each page, and a tile of several rows leaves
+// too
+//   few loads in flight to cover that: M = 4 from memory goes from 72 to 91% of a stream read.
+// - Half the lines of the next panel block: two row tiles bring it along, so that memory works while they compute. When
+//   only the first of several row tiles meets memory, it waits for all of it.
+// Widened panels are in L2 already.
+struct Ahead {
+  const uint16_t* at = nullptr;
+  bool half = false;
+};
+inline Ahead same_panel(const uint16_t* b) {
+  return {b + 2048, false};
+}
+inline Ahead half_panel(const uint16_t* next, int64_t half, int64_t row_words) {
+  return {next + half * row_words / 2, true};
+}
+
+// The next block goes to L2: it is larger than L1, where the rows of `a` have to stay.
+template <class B, int kLines>
+inline __attribute__((always_inline)) void ask(Ahead& ahead) {
   if constexpr (sizeof(typename B::Element) == 2) {
-    for (int i = 0; i < lines; ++i) __builtin_prefetch(b + 2048 + 32 * i);
+    if (ahead.half) {
+      for (int i = 0; i < kLines / 2; ++i) __builtin_prefetch(ahead.at + 32 * i, 0, 2);
+    } else {
+      for (int i = 0; i < kLines; ++i) __builtin_prefetch(ahead.at + 32 * i);
+    }
+    ahead.at += kLines * 32;
   }
 }
 
 // Register tiles: c[R][16 C] (row stride ldc) += a[R][k] x b, k ascending.
 template <class V, class B, int R, int C>
 SPYRE_TILE void sequential_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c,
-                                int64_t ldc) {
+                                int64_t ldc, Ahead ahead) {
   V acc[R][C];
   SPYRE_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -84,7 +105,7 @@ SPYRE_TILE void sequential_tile(const float* a, int64_t lda, const typename B::E
     for (int j = 0; j < C; ++j) acc[r][j] = V::load(c + r * ldc + 16 * j);
   }
   for (int64_t i = 0; i < k; ++i) {
-    prefetch_ahead<B>(b, 2);
+    ask<B, 2>(ahead);
     V w[C];
     SPYRE_UNROLL
     for (int j = 0; j < C; ++j) w[j] = B::load(b + j * B::kPerVector);
@@ -105,7 +126,8 @@ SPYRE_TILE void sequential_tile(const float* a, int64_t lda, const typename B::E
 
 // k counts elements and is even; the odd element of each pair goes first.
 template <class V, class B, int R, int C>
-SPYRE_TILE void pair_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c, int64_t ldc) {
+SPYRE_TILE void pair_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c, int64_t ldc,
+                          Ahead ahead) {
   V acc[R][C];
   SPYRE_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -113,7 +135,7 @@ SPYRE_TILE void pair_tile(const float* a, int64_t lda, const typename B::Element
     for (int j = 0; j < C; ++j) acc[r][j] = V::load(c + r * ldc + 16 * j);
   }
   for (int64_t i = 0; i < k; i += 2) {
-    prefetch_ahead<B>(b, 4);
+    ask<B, 4>(ahead);
     V w[C];
     SPYRE_UNROLL
     for (int j = 0; j < C; ++j) w[j] = B::odd(B::load_raw(b + j * B::kPerVector));
@@ -146,7 +168,7 @@ SPYRE_TILE void pair_tile(const float* a, int64_t lda, const typename B::Element
 // per 32 fused multiply-adds.
 template <class V, class B, int R, int C>
 SPYRE_TILE void even_odd_tile(const float* a, int64_t lda, const typename B::Element* b, int64_t k, float* c,
-                              int64_t ldc) {
+                              int64_t ldc, Ahead ahead) {
   for (int64_t first = 0; first < k; first += 32) {
     V even[R][C], odd[R][C];
     SPYRE_UNROLL
@@ -155,7 +177,7 @@ SPYRE_TILE void even_odd_tile(const float* a, int64_t lda, const typename B::Ele
       for (int j = 0; j < C; ++j) even[r][j] = odd[r][j] = V::zero();
     }
     for (int64_t i = first; i < first + 32; i += 2) {
-      prefetch_ahead<B>(b, 4);
+      ask<B, 4>(ahead);
       typename B::Raw raw[C];
       V w[C];
       SPYRE_UNROLL
@@ -205,12 +227,12 @@ struct F16Sequential {
   static constexpr int kWideGroup = V::columns_for(V::kMaxRows);
   static constexpr bool kSwapWide = false;
   template <int R, int C>
-  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
-    sequential_tile<V, F16Weights<V>, R, C>(a, lda, b, k, c, ldc);
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc, Ahead ahead) {
+    sequential_tile<V, F16Weights<V>, R, C>(a, lda, b, k, c, ldc, ahead);
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
+    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc, {});
   }
   static constexpr int64_t kVectorElements = 16;
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
@@ -250,12 +272,12 @@ struct Bf16Pair : Bf16Common<V_> {
   static constexpr int kWideGroup = V::columns_for(V::kMaxRows);
   static constexpr bool kSwapWide = true;  // odd, even: then `pair` is `sequential` over swapped elements
   template <int R, int C>
-  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
-    pair_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc, Ahead ahead) {
+    pair_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc, ahead);
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
+    sequential_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc, {});
   }
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
     for (int64_t i = 0; i < k; i += 2) {
@@ -278,12 +300,12 @@ struct Bf16Tile : Bf16Common<V_> {
   static constexpr int kWideGroup = V::even_odd_columns_for(V::kMaxEvenOddRows);
   static constexpr bool kSwapWide = false;
   template <int R, int C>
-  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc) {
-    even_odd_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc);
+  static void direct(const float* a, int64_t lda, const uint16_t* b, int64_t k, float* c, int64_t ldc, Ahead ahead) {
+    even_odd_tile<V, PairWeights<V>, R, C>(a, lda, b, k, c, ldc, ahead);
   }
   template <int R, int C>
   static void wide(const float* a, int64_t lda, const float* b, int64_t k, float* c, int64_t ldc) {
-    even_odd_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc);
+    even_odd_tile<V, WideWeights<V, kWideGroup>, R, C>(a, lda, b, k, c, ldc, {});
   }
   static void widen(const uint16_t* b, int64_t k, int vectors, float* out) {
     for (int64_t i = 0; i < k; i += 2) {
@@ -298,24 +320,24 @@ struct Bf16Tile : Bf16Common<V_> {
 
 // Calls order::direct or order::wide for run-time rows and vectors. Only widths up to columns_for(R) are compiled.
 template <class Order, bool kWide, int R, int C>
-void call_tile(int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c, int64_t ldc) {
+void call_tile(int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c, int64_t ldc, Ahead ahead) {
   if (columns == C) {
     if constexpr (kWide) {
       Order::template wide<R, C>(a, lda, static_cast<const float*>(b), k, c, ldc);
     } else {
-      Order::template direct<R, C>(a, lda, static_cast<const uint16_t*>(b), k, c, ldc);
+      Order::template direct<R, C>(a, lda, static_cast<const uint16_t*>(b), k, c, ldc, ahead);
     }
   } else if constexpr (C > 1) {
-    call_tile<Order, kWide, R, C - 1>(columns, a, lda, b, k, c, ldc);
+    call_tile<Order, kWide, R, C - 1>(columns, a, lda, b, k, c, ldc, ahead);
   }
 }
 template <class Order, bool kWide, int R = 1>
-void call_tile_rows(int rows, int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c,
-                    int64_t ldc) {
+void call_tile_rows(int rows, int columns, const float* a, int64_t lda, const void* b, int64_t k, float* c, int64_t ldc,
+                    Ahead ahead) {
   if (rows == R) {
-    call_tile<Order, kWide, R, kWide ? Order::kWideGroup : Order::columns_for(R)>(columns, a, lda, b, k, c, ldc);
+    call_tile<Order, kWide, R, kWide ? Order::kWideGroup : Order::columns_for(R)>(columns, a, lda, b, k, c, ldc, ahead);
   } else if constexpr (R < Order::kMaxRows) {
-    call_tile_rows<Order, kWide, R + 1>(rows, columns, a, lda, b, k, c, ldc);
+    call_tile_rows<Order, kWide, R + 1>(rows, columns, a, lda, b, k, c, ldc, ahead);
   }
 }
 
@@ -393,20 +415,30 @@ void prepare_a(const GemmCall& g, int64_t row, int64_t rows, int64_t k0, int64_t
 
 // A row block advances over one panel block in row tiles of equal height (16 rows are 6 + 5 + 5, not 6 + 6 + 4).
 // Columns outside, rows inside: the strip of weights that all row tiles share is what stays in L1.
+// `next`: the panel block after this one, or null; `known`: this one has been asked for. Returns whether the next one
+// has been.
 template <class Order, bool kWide>
-void multiply_panel_block(int64_t rows, const float* a, int64_t a_stride, const void* b, int64_t b_vector_bytes,
-                          int64_t vectors, int64_t k, float* c, int64_t ldc) {
+bool multiply_panel_block(int64_t rows, const float* a, int64_t a_stride, const void* b, int64_t b_vector_bytes,
+                          int64_t vectors, int64_t k, float* c, int64_t ldc, const uint16_t* next, bool known) {
   const int64_t tiles = ceil_div(rows, Order::kMaxRows);
   const int widest = kWide ? Order::kWideGroup : Order::columns_for(static_cast<int>(ceil_div(rows, tiles)));
+  const int64_t row_words = Order::kMultiple == 1 ? 64 : 128;
+  int64_t halves = 0;  // of the next block, asked for
   for (int64_t v = 0; v < vectors; v += widest) {
     const int columns = static_cast<int>(min_of(widest, vectors - v));
     for (int64_t t = 0, row = 0; t < tiles; ++t) {
       const int height = static_cast<int>((rows - row) / (tiles - t));
-      call_tile_rows<Order, kWide>(height, columns, a + row * a_stride, a_stride,
-                                   static_cast<const char*>(b) + v * b_vector_bytes, k, c + row * ldc + v * 16, ldc);
+      const void* at = static_cast<const char*>(b) + v * b_vector_bytes;
+      const bool asks = !kWide && next != nullptr && halves < 2 && tiles > 1 && (known || t > 0);
+      const Ahead ahead = asks    ? half_panel(next, halves++, row_words)
+                          : kWide ? Ahead{}
+                                  : same_panel(static_cast<const uint16_t*>(at));
+      call_tile_rows<Order, kWide>(height, columns, a + row * a_stride, a_stride, at, k, c + row * ldc + v * 16, ldc,
+                                   ahead);
       row += height;
     }
   }
+  return halves == 2;
 }
 
 // How a row block goes through K, and where its operands lie in scratch.
@@ -416,7 +448,8 @@ struct RowBlock {
   int64_t row, rows;
   int64_t k_blocks, k_block, a_stride, panel_elements;
   float *a, *partial, *wide;
-  bool prepared = false;  // one K block: `a` is prepared once for all columns
+  bool prepared = false;            // one K block: `a` is prepared once for all columns
+  const uint16_t* asked = nullptr;  // the panel block that has been asked for
 
   RowBlock(const GemmCall& call, int64_t first, int64_t count) : g(call), row(first), rows(count) {
     const int64_t k_limit = !kWide && rows <= Order::kMaxRows ? (kAFloats / rows - 16) / 32 * 32 : kKBlock;
@@ -429,6 +462,17 @@ struct RowBlock {
     wide = partial + kPartialFloats;
   }
 };
+
+// The panel block behind the one that ends at vector `end`, in K block i of the patch: of the next panel, of the first
+// one's next K block, or of the next strip; null behind the last column.
+template <class Order, bool kWide>
+const uint16_t* after_panel(const RowBlock<Order, kWide>& block, const Patch& patch, int64_t i, int64_t end) {
+  const uint16_t* panels = block.g.panels;
+  const int64_t v1 = patch.vector + patch.vectors;
+  if (end < v1) return panels + end / 4 * block.panel_elements + i * block.k_block * 64;
+  if (i + 1 < block.k_blocks) return panels + patch.vector / 4 * block.panel_elements + (i + 1) * block.k_block * 64;
+  return v1 * 16 < patch.end ? panels + v1 / 4 * block.panel_elements : nullptr;
+}
 
 // Vectors [patch.vector, + patch.vectors) of one strip, from the first K block to the last.
 template <class Order, bool kWide>
@@ -452,10 +496,13 @@ void run_strip(RowBlock<Order, kWide>& block, const Patch& patch) {
       if constexpr (kWide) {
         Order::widen(b, padded, static_cast<int>(vectors), block.wide);
         multiply_panel_block<Order, true>(patch.rows, block.a, block.a_stride, block.wide, padded * 64, vectors, padded,
-                                          c, ldc);
+                                          c, ldc, nullptr, true);
       } else {
-        multiply_panel_block<Order, false>(patch.rows, block.a, block.a_stride, b, Order::kVectorElements * 2, vectors,
-                                           padded, c, ldc);
+        const uint16_t* next = after_panel(block, patch, i, v + vectors);
+        const bool asked =
+            multiply_panel_block<Order, false>(patch.rows, block.a, block.a_stride, b, Order::kVectorElements * 2,
+                                               vectors, padded, c, ldc, next, block.asked == b);
+        block.asked = asked ? next : nullptr;
       }
       v += vectors;
     }

@@ -31,7 +31,9 @@ def octave_ladder(steps, most):
     return sorted(e for e in entries if e <= most)
 
 
-LADDERS = {"default": None, **{f"{n} steps an octave": octave_ladder(n, 512) for n in (2, 4, 8)}}
+LADDERS = {"default": None, "powers of two": octave_ladder(1, 512)} | {
+    f"{n} steps an octave": octave_ladder(n, 512) for n in (2, 8)
+}
 
 
 def flags_of(ladder):

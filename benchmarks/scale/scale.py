@@ -27,7 +27,7 @@ VOCABULARY = 2048
 SHAPE = ["--like", "smollm2-135m"]
 TINY = ["--like", "smollm2-135m", "--hidden", "64", "--heads", "2", "--kv-heads", "1", "--head-dim", "32",
         "--intermediate", "128", "--vocab", "2048"]  # fmt: skip
-FINER = "1,2,3,4,5,6,7,8,10,12,14,16,20,24,28,32,40,48,56,64,80,96,112,128,160,192,224,256,320,384,448,512"
+POWERS = "1,2,4,8,16,32,64,128,256,512"
 CORES = (1, 2, 8, 16, 32, 64)
 
 
@@ -107,7 +107,7 @@ def measure(args):
             result["threads"][threads]["tiny"] = depth(args, opened, "tiny", TINY, threads, (4, 16, 64))
         env.say("ladders")
         result["ladders"] = [ladder(opened, whole, name, flags) for name, flags in
-                             (("default", ()), ("four steps an octave", ("--token-buckets", FINER)))]  # fmt: skip
+                             (("default", ()), ("powers of two", ("--token-buckets", POWERS)))]  # fmt: skip
         return result
 
 

@@ -63,8 +63,8 @@ std::optional<int64_t> round_up_in(const std::vector<int64_t>& ladder, int64_t n
 
 inline constexpr size_t kMaxTokenBuckets = 128;
 
-// 1, 2, 3 and 4, then four equal steps an octave (5, 6, 7, 8, 10, 12, ...) up to |limit|: no row count is padded by more
-// than a fifth of its bucket.
+// 1, 2, 3 and 4, then four equal steps an octave (5, 6, 7, 8, 10, 12, ...) up to |limit|: no row count is padded by
+// more than a fifth of its bucket.
 std::vector<int64_t> fine_ladder(int64_t limit);
 
 // The ladder of token buckets for the body: {c, n} and the powers of two below n, c = min(max_num_batched_tokens, 512),

@@ -1,11 +1,8 @@
 #include "plugins/spyre/compiler/host_phases.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
-
-#include "base/error.h"
 
 namespace spyre::compiler {
 namespace {

@@ -12,17 +12,13 @@
 #include <vector>
 
 #include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/lower/iteration.h"
+#include "plugins/spyre/device/core_map.h"
 
 namespace spyre::compiler {
 
-inline constexpr int64_t kCores = 32;
+using device::kCores;
 inline constexpr int64_t kMaxSpanBytes = int64_t{256} << 20;
-
-struct IterationDim {
-  std::string name;    // "0", "1", ...; of a matmul "B", "M", "N", "K"
-  int64_t extent = 1;  // sticks for the stick dimension
-  bool reduced = false;
-};
 
 struct SpannedOperand {
   std::string name;

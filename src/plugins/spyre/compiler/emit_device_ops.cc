@@ -8,9 +8,11 @@
 #include "plugins/spyre/compiler/card_plan.h"
 #include "plugins/spyre/compiler/divide_work.h"
 #include "plugins/spyre/compiler/lower/card_ops.h"
+#include "plugins/spyre/compiler/lower/iteration.h"
 #include "plugins/spyre/compiler/plan_pool.h"
 #include "plugins/spyre/compiler/plan_sticks.h"
 #include "plugins/spyre/compiler/view_placement.h"
+#include "plugins/spyre/device/core_map.h"
 #include "plugins/spyre/device/cost.h"
 
 namespace spyre::compiler {
@@ -106,7 +108,7 @@ class CardEmitter {
       DeviceOp op{.name = "restickify", .graph_op = op_index, .inputs = {own}, .outputs = {found->second}};
       op.read_bytes = buffer(own).spec.card_bytes();
       op.write_bytes = buffer(found->second).spec.card_bytes();
-      divide(op, iteration(found->second), {});
+      divide(op, copy_iteration(buffer(own), buffer(found->second)));
       op.estimated_ns = device::estimate_ns(
           device::measured_costs(),
           {.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = cores(op), .restickify = true});
@@ -132,7 +134,7 @@ class CardEmitter {
       DeviceOp made{.name = names[i], .graph_op = index};
       if (first || last) made.inputs = inputs;
       if (last) made.outputs = {result};
-      account(made, op, first ? inputs : std::vector<int32_t>(), result, last);
+      account(made, op, inputs, result, first);
       plan_.ops.push_back(std::move(made));
     }
   }
@@ -154,7 +156,7 @@ class CardEmitter {
       const int32_t copy = add_buffer(value, layouts_.stick[value], BufferHome::kOutput, static_cast<int32_t>(i));
       DeviceOp op{.name = "identity", .inputs = {own}, .outputs = {copy}};
       op.read_bytes = op.write_bytes = buffer(copy).spec.card_bytes();
-      divide(op, iteration(copy), {});
+      divide(op, copy_iteration(buffer(own), buffer(copy)));
       op.estimated_ns = device::estimate_ns(
           device::measured_costs(), {.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = cores(op)});
       plan_.ops.push_back(std::move(op));
@@ -163,63 +165,62 @@ class CardEmitter {
 
   // ---- accounts
 
-  static int64_t cores(const DeviceOp& op) {
-    int64_t n = 1;
-    for (int64_t split : op.splits) n *= split;
-    return n;
-  }
+  static int64_t cores(const DeviceOp& op) { return device::core_count(op.splits); }
+  const CardBuffer* operand_of(int32_t b) const { return b < 0 ? nullptr : &buffer(b); }
 
-  std::vector<IterationDim> iteration(int32_t b) const {
-    const TensorSpec& spec = buffer(b).spec;
-    std::vector<IterationDim> dims;
-    for (size_t d = 0; d < spec.axes.size(); ++d) {
-      const bool stick = static_cast<int>(d) == spec.layout.stick_dim;
-      const int64_t e = device::stick_elements(spec.dtype), card = spec.axes[d].card();
-      dims.push_back({fmt::format("{}", d), stick ? (card + e - 1) / e : card, false});
-    }
-    return dims;
-  }
-
-  // An operand whose dimensions are the first or last ones of the iteration.
-  SpannedOperand spanned(int32_t b, int shift) const {
+  // An operand's bytes, and the iteration dimensions whose splits shorten what a core touches of it.
+  SpannedOperand spanned(int32_t b, const std::vector<int>& walks) const {
     const CardBuffer& from = buffer(b);
     SpannedOperand operand{"%" + graph_.value(from.value).name, from.spec.card_bytes(), {}};
-    for (int d = 0; d < static_cast<int>(from.spec.axes.size()); ++d) {
-      if (d + shift >= 0 && from.spec.axes[d].card() > 1) operand.dims.push_back(d + shift);
+    for (size_t d = 0; d < walks.size(); ++d) {
+      if (walks[d] >= 0 && from.spec.axes[d].card() > 1) operand.dims.push_back(walks[d]);
     }
     return operand;
   }
 
-  void divide(DeviceOp& op, const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
-              const DivisionScore& score = {}) {
+  // |made| does |iteration| on the operands it has.
+  void divide(DeviceOp& made, Iteration iteration, const DivisionScore& score = {}) {
     const std::string what =
-        op.graph_op >= 0 ? describe(graph_, graph_.ops[op.graph_op]) : fmt::format("{} to an output", op.name);
-    op.splits = divide_work(dims, operands, what, log_, score);
-    for (const IterationDim& dim : dims) op.split_dims.push_back(dim.name);
+        made.graph_op >= 0 ? describe(graph_, graph_.ops[made.graph_op]) : fmt::format("{} to an output", made.name);
+    std::vector<SpannedOperand> operands;
+    size_t next = 0;
+    for (const std::vector<int32_t>* list : {&made.inputs, &made.outputs}) {
+      for (const int32_t b : *list) {
+        if (b >= 0 && buffer(b).home != BufferHome::kState) operands.push_back(spanned(b, iteration.walks[next]));
+        ++next;
+      }
+    }
+    made.splits = divide_work(iteration.dims, operands, what, log_, score);
+    for (size_t d = 0; d < iteration.dims.size(); ++d) {
+      made.split_dims.push_back(iteration.dims[d].name);
+      made.extents.push_back(iteration.dims[d].extent);
+      if (iteration.dims[d].reduced) made.reduced_dim = static_cast<int>(d);
+    }
+    made.walks = std::move(iteration.walks);
+  }
+
+  // The iteration of |op|, for a device operation that has all, some or none of its operands.
+  Iteration iterate(const DeviceOp& made, const Op& op, const std::vector<int32_t>& inputs, int32_t result) const {
+    std::vector<const CardBuffer*> operands;
+    for (const int32_t b : inputs) operands.push_back(operand_of(b));
+    Iteration iteration = iteration_of(graph_, op, operands, buffer(result));
+    if (made.outputs.empty()) iteration.walks.pop_back();
+    if (made.inputs.empty()) iteration.walks.erase(iteration.walks.begin(), iteration.walks.begin() + inputs.size());
+    return iteration;
   }
 
   // Bytes of the operands are counted where they are read first, of the result where it is written.
-  void account(DeviceOp& made, const Op& op, const std::vector<int32_t>& reads, int32_t result, bool writes) {
+  void account(DeviceOp& made, const Op& op, const std::vector<int32_t>& inputs, int32_t result, bool reads) {
     const CardBuffer& out = buffer(result);
     const OpFamily family = op.def->family;
-    if (family == OpFamily::kCall) return account_call(made, op, reads, result);
-    for (size_t i = 0; i < reads.size(); ++i) {
+    if (family == OpFamily::kCall) return account_call(made, op, inputs, result);
+    for (size_t i = 0; reads && i < inputs.size(); ++i) {
       const bool table = family == OpFamily::kGather && i == 0;  // only the rows that are met are read
-      made.read_bytes += table ? out.spec.card_bytes() : buffer(reads[i]).spec.card_bytes();
+      made.read_bytes += table ? out.spec.card_bytes() : buffer(inputs[i]).spec.card_bytes();
     }
-    if (writes) made.write_bytes = out.spec.card_bytes();
-    if (family == OpFamily::kMatmul) return account_matmul(made, result);
-    const auto rank = static_cast<int>(out.spec.axes.size());
-    std::vector<SpannedOperand> operands{spanned(result, 0)};
-    for (size_t i = 0; i < reads.size(); ++i) {
-      // Splits of the result divide an operand only where it has the same dimensions.
-      const bool table = family == OpFamily::kGather && i == 0;
-      if (family != OpFamily::kBinary && family != OpFamily::kUnary && !table) continue;
-      SpannedOperand operand = spanned(reads[i], rank - static_cast<int>(buffer(reads[i]).spec.axes.size()));
-      if (table) std::erase(operand.dims, 0);  // any row of the table may be met
-      operands.push_back(std::move(operand));
-    }
-    divide(made, iteration(result), operands);
+    if (!made.outputs.empty()) made.write_bytes = out.spec.card_bytes();
+    if (family == OpFamily::kMatmul) return account_matmul(made, op, result);
+    divide(made, iterate(made, op, inputs, result));
     device::OpWork work{.read_bytes = made.read_bytes, .write_bytes = made.write_bytes, .cores = cores(made)};
     const int32_t worked_on = family == OpFamily::kReduce ? made.inputs[0] : result;
     work.elements = buffer(worked_on).spec.layout.device_elements();
@@ -227,28 +228,23 @@ class CardEmitter {
   }
 
   // A state's size is not known here, nor how much of it a step reads: that is accounted per step (device/cost.h).
-  void account_call(DeviceOp& made, const Op& op, const std::vector<int32_t>& reads, int32_t result) {
+  void account_call(DeviceOp& made, const Op& op, const std::vector<int32_t>& inputs, int32_t result) {
     const bool attends = op.name() == "attention";
-    const int32_t rows = made.inputs[attends ? 0 : 1];
-    for (int32_t b : reads) {
+    for (int32_t b : inputs) {
       if (b >= 0 && buffer(b).home != BufferHome::kState) made.read_bytes += buffer(b).spec.card_bytes();
     }
-    made.write_bytes = attends ? buffer(result).spec.card_bytes() : 2 * buffer(rows).spec.card_bytes();
-    divide(made, iteration(rows), {});
+    made.write_bytes = attends ? buffer(result).spec.card_bytes() : 2 * buffer(inputs[1]).spec.card_bytes();
+    divide(made, iterate(made, op, inputs, result));
     made.estimated_ns =
         device::estimate_ns(device::measured_costs(),
                             {.read_bytes = made.read_bytes, .write_bytes = made.write_bytes, .cores = cores(made)});
   }
 
-  void account_matmul(DeviceOp& made, int32_t result) {
+  void account_matmul(DeviceOp& made, const Op& op, int32_t result) {
     const CardBuffer &out = buffer(result), &x = buffer(made.inputs[0]), &w = buffer(made.inputs[1]);
     const auto rank = static_cast<int>(out.spec.axes.size());
-    std::vector<IterationDim> dims = iteration(result);  // ..., N; then K
-    dims.push_back({"K", x.spec.axes.back().card() / 64, true});
-    SpannedOperand left = spanned(made.inputs[0], 0);
-    for (int& d : left.dims) d = d == rank - 1 ? rank : d;
-    SpannedOperand weight{"%" + graph_.value(w.value).name, w.spec.card_bytes(), {rank - 1, rank}};
-    for (int d = 0; d + 2 < static_cast<int>(w.spec.axes.size()); ++d) weight.dims.push_back(d);
+    Iteration iteration = iterate(made, op, made.inputs, result);  // K, the rows, N
+    const std::vector<int> of_weight = iteration.walks[1];
     // Operands are within what 32 cores may touch when the score is asked: 2^48 multiply-adds at most.
     auto macs = [&] {
       int64_t product = x.spec.axes.back().card();
@@ -257,31 +253,31 @@ class CardEmitter {
     };
     auto rows_per_core = [&](const std::vector<int64_t>& splits) {
       int64_t rows = 1;
-      for (int d = 0; d + 1 < rank; ++d) rows *= out.spec.axes[d].card() / splits[d];
+      for (int d = 0; d + 1 < rank; ++d) rows *= out.spec.axes[d].card() / splits[d + 1];
       return rows;
     };
     auto score = [&](const std::vector<int64_t>& splits) {
       device::MatmulDivision division{.macs = macs(),
-                                      .reduction_splits = splits.back(),
+                                      .reduction_splits = splits.front(),
                                       .rows_per_core = rows_per_core(splits),
                                       .out_elements = out.spec.layout.device_elements(),
                                       .x_bytes = x.spec.card_bytes(),
                                       .w_bytes = w.spec.card_bytes(),
                                       .out_bytes = out.spec.card_bytes()};
-      for (int64_t split : splits) division.cores *= split;
-      division.x_fanout = splits[rank - 1];
+      division.cores = device::core_count(splits);
+      division.x_fanout = splits.back();
       division.w_fanout = division.cores;
-      for (int d : weight.dims) division.w_fanout /= splits[d];
+      for (const int d : of_weight) division.w_fanout /= splits[d];
       return device::planner_ns(division);
     };
-    divide(made, dims, {spanned(result, 0), left, weight}, score);
+    divide(made, std::move(iteration), score);
     made.macs = macs();
     made.estimated_ns = device::estimate_ns(device::measured_costs(), {.macs = made.macs,
                                                                        .read_bytes = made.read_bytes,
                                                                        .write_bytes = made.write_bytes,
                                                                        .cores = cores(made),
                                                                        .rows_per_core = rows_per_core(made.splits),
-                                                                       .split_reduction = made.splits.back() > 1});
+                                                                       .split_reduction = made.splits.front() > 1});
   }
 
   // ---- the pool

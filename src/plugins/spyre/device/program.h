@@ -24,8 +24,15 @@ struct DeviceOp {
       -1;  // what it comes from; -1: a copy of a value to a graph output. A restickify names its consumer
   std::vector<int32_t> inputs;   // buffers, parallel to the operands of the graph operator; -1 for a batch
   std::vector<int32_t> outputs;  // none: what it makes stays in scratchpad for the next operation of the same graph_op
-  std::vector<int64_t> splits;   // work division: slices per iteration dimension; product <= 32
-  std::vector<std::string> split_dims;
+  // The iteration and its division over the cores (core_map.h). A dimension in which an operand holds its stick counts
+  // sticks; a reduced one comes first.
+  std::vector<std::string> split_dims;  // names: "0", "1", ... of the result; "K" of a matmul; "R" of a reduction
+  std::vector<int64_t> extents;         // parallel to the names
+  std::vector<int64_t> splits;          // each divides its extent; product <= 32
+  int reduced_dim = -1;                 // whose split makes partial results that neighbouring cores add up
+  // Per operand (inputs, then outputs) and dimension of it: the iteration dimension that walks it, or -1 where every
+  // core may touch all of it (broadcast, looked up by an index, cut in parts).
+  std::vector<std::vector<int>> walks;
   int64_t macs = 0;  // multiply-accumulates on card extents
   int64_t read_bytes = 0, write_bytes = 0;
   double estimated_ns = 0;

@@ -53,7 +53,9 @@ const RuleInfo& info(Rule rule);
 // docs/rules.md, printed from the table.
 std::string rules_page();
 
-// Throws Error(kRuleViolation): "L-10 slice-off-stick: <detail>. <remedy>".
-[[noreturn]] void refuse(Rule rule, const std::string& detail);
+// Throws Error(kRuleViolation): "L-10 slice-off-stick: <detail>. <remedy>". The one place where programs are refused.
+// Returns only in a build that drops |rule| (SPYRE_DROPPED_RULE, tools/rules.py), which shows that a test would see it:
+// what follows a call must not rely on it.
+void refuse(Rule rule, const std::string& detail);
 
 }  // namespace spyre::device

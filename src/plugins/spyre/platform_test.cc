@@ -146,10 +146,24 @@ TEST(Settings, LaddersAreReadAndChecked) {
   }
 }
 
+TEST(Settings, AttentionFollowsItsVariables) {
+  const Settings initial = Settings::from_environment();
+  EXPECT_EQ(initial.kv_layout, attention::KvLayout::kTokenMajor);
+  EXPECT_FALSE(initial.attention_cores.has_value());
+  const Variable layout("SPYRE_ATTN_KV_LAYOUT", "head_major"), cores("SPYRE_ATTN_MAX_CORES", "16");
+  const Settings given = Settings::from_environment();
+  EXPECT_EQ(given.kv_layout, attention::KvLayout::kHeadMajor);
+  EXPECT_EQ(given.attention_cores, 16);
+}
+
 TEST(Settings, ChoicesAreRefusedByName) {
   EXPECT_THAT(setting_refusal("SPYRE_ATTN_RECORD", "yes"), HasSubstr("neither 0 nor 1"));
-  EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "head_major"), HasSubstr("not built yet"));
-  EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "diagonal"), HasSubstr("not a known value"));
+  EXPECT_THAT(setting_refusal("SPYRE_ATTN_KV_LAYOUT", "diagonal"),
+              ::testing::AllOf(HasSubstr("SPYRE_ATTN_KV_LAYOUT='diagonal' is not a known value"),
+                               HasSubstr("token_major, head_major")));
+  for (const char* cores : {"0", "33", "-8", "8x", "eight"}) {
+    EXPECT_THAT(setting_refusal("SPYRE_ATTN_MAX_CORES", cores), HasSubstr("SPYRE_ATTN_MAX_CORES")) << cores;
+  }
   EXPECT_THAT(setting_refusal("SPYRE_COMPILE_GRANULARITY", "layer"), HasSubstr("SPYRE_COMPILE_GRANULARITY"));
   std::string many = "1";
   for (int i = 2; i < 2000; ++i) many += "," + std::to_string(i);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "plugins/spyre/compiler/divide_work.h"
 
 namespace spyre::plugin {
 namespace {
@@ -14,7 +15,12 @@ constexpr SettingInfo kSettings[] = {
     {"SPYRE_ATTN_QUERY_BUCKETS", "query lengths, comma-separated", "1 and multiples of min(512, tokens per step)",
      "The ladder of query lengths that attention programs are compiled for."},
     {"SPYRE_ATTN_RECORD", "0 or 1", "1", "1: warm-up compiles every attention variant; 0: each on its first use."},
-    {"SPYRE_ATTN_KV_LAYOUT", "token_major", "token_major", "How a KV page lies in card memory."},
+    {"SPYRE_ATTN_KV_LAYOUT", "token_major or head_major", "token_major",
+     "How a KV page lies in card memory: as tokens come (one store per tensor, a permute per page read; decodes can be "
+     "batched), or head by head (a store per KV head, no permute)."},
+    {"SPYRE_ATTN_MAX_CORES", "1 to 32", "32; of a head-major decode 8",
+     "How many cores attention programs are divided over at most. What a core cannot mirror from the page's gather "
+     "costs the page its place in the scratchpad."},
     {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
 };
 
@@ -52,6 +58,31 @@ std::vector<int64_t> ladder(const char* name) {
   return entries;
 }
 
+attention::KvLayout read_kv_layout() {
+  using attention::KvLayout;
+  const std::optional<std::string> value = variable("SPYRE_ATTN_KV_LAYOUT");
+  if (!value) return KvLayout::kTokenMajor;
+  for (const KvLayout layout : {KvLayout::kTokenMajor, KvLayout::kHeadMajor}) {
+    if (*value == to_string(layout)) return layout;
+  }
+  throw_error(ErrorCode::kInvalidArgument, "SPYRE_ATTN_KV_LAYOUT='{}' is not a known value; known: {}, {}", *value,
+              to_string(KvLayout::kTokenMajor), to_string(KvLayout::kHeadMajor));
+}
+
+std::optional<int64_t> read_attention_cores() {
+  const char* name = "SPYRE_ATTN_MAX_CORES";
+  const std::optional<std::string> text = variable(name);
+  if (!text) return std::nullopt;
+  int64_t cores = 0;
+  const char* last = text->data() + text->size();
+  const auto [end, error] = std::from_chars(text->data(), last, cores);
+  if (error != std::errc() || end != last || cores < 1 || cores > compiler::kCores) {
+    throw_error(ErrorCode::kInvalidArgument, "{}='{}' is not a number of cores from 1 to {}", name, *text,
+                compiler::kCores);
+  }
+  return cores;
+}
+
 // |built| is the one value that works; |original| are values that the original plugin has.
 void check_choice(const char* name, std::string_view built, std::initializer_list<std::string_view> original) {
   const std::optional<std::string> value = variable(name);
@@ -80,7 +111,8 @@ Settings Settings::from_environment() {
     }
     settings.record = *record == "1";
   }
-  check_choice("SPYRE_ATTN_KV_LAYOUT", "token_major", {"head_major"});
+  settings.kv_layout = read_kv_layout();
+  settings.attention_cores = read_attention_cores();
   check_choice("SPYRE_COMPILE_GRANULARITY", "block", {"model"});
   return settings;
 }

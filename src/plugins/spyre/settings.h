@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/spyre/attention/kv_layout.h"
+
 namespace spyre::plugin {
 
 struct SettingInfo {
@@ -20,8 +22,10 @@ struct SettingInfo {
 std::span<const SettingInfo> all_settings();
 
 struct Settings {
-  std::vector<int64_t> kv_buckets, query_buckets;  // empty = the default ladder
-  bool record = true;                              // SPYRE_ATTN_RECORD
+  std::vector<int64_t> kv_buckets, query_buckets;                    // empty = the default ladder
+  bool record = true;                                                // SPYRE_ATTN_RECORD
+  attention::KvLayout kv_layout = attention::KvLayout::kTokenMajor;  // SPYRE_ATTN_KV_LAYOUT
+  std::optional<int64_t> attention_cores;  // SPYRE_ATTN_MAX_CORES: what attention programs are divided over at most
 
   // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and
   // what it takes; kUnsupported for a value of the original's that is not built.

@@ -124,8 +124,8 @@ class Batch {
   }
 
   device::DeviceTensor pages(device::SoftwareDevice& device) const {
-    const device::TensorSpec spec = slot_major_kv_spec(shape_.dtype, std::ssize(table_) * shape_.block_size,
-                                                       device::Axis(shape_.kv_heads), device::Axis(shape_.d));
+    const device::TensorSpec spec = kv_spec(KvLayout::kTokenMajor, shape_.dtype, std::ssize(table_), shape_.block_size,
+                                            device::Axis(shape_.kv_heads), device::Axis(shape_.d));
     const device::DeviceTensor kv = device.allocate_kv({&spec, 1}, std::ssize(table_), shape_.block_size).front();
     const kernels::KvPageLayout layout = page_layout(*kv, shape_.kv_heads, shape_.d);
     for (size_t s = 0; s < sequences_.size(); ++s) {

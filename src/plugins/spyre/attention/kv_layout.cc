@@ -1,17 +1,50 @@
 #include "plugins/spyre/attention/kv_layout.h"
 
+#include "base/error.h"
+
 namespace spyre::attention {
 
-device::TensorSpec slot_major_kv_spec(DType dtype, int64_t slots, const device::Axis& heads, const device::Axis& head) {
-  const int64_t e = device::stick_elements(dtype), d = head.card();
-  device::TensorSpec spec{.dtype = dtype, .axes = {device::Axis(slots), heads, head}};
-  spec.layout = {.dtype = dtype,
-                 .host_size = {slots, heads.card(), d},
-                 .device_size = {slots, heads.card(), (d + e - 1) / e, e},
-                 .stride_map = {heads.card() * d, d, e, 1},
-                 .dim_map = {0, 1, 2, 2},
-                 .stick_dim = 2};
+using device::TensorSpec;
+
+std::string_view to_string(KvLayout layout) {
+  return layout == KvLayout::kTokenMajor ? "token_major" : "head_major";
+}
+
+TensorSpec kv_spec(KvLayout layout, DType dtype, int64_t num_blocks, int64_t block_size, const device::Axis& heads,
+                   const device::Axis& head) {
+  const int64_t e = device::stick_elements(dtype), h = heads.card(), d = head.card(), sticks = (d + e - 1) / e;
+  TensorSpec spec{.dtype = dtype};
+  if (layout == KvLayout::kTokenMajor) {
+    const int64_t slots = num_blocks * block_size;
+    spec.axes = {device::Axis(slots), heads, head};
+    spec.layout = {.dtype = dtype,
+                   .host_size = {slots, h, d},
+                   .device_size = {slots, h, sticks, e},
+                   .stride_map = {h * d, d, e, 1},
+                   .dim_map = {0, 1, 2, 2},
+                   .stick_dim = 2};
+  } else {
+    // Rows of a head lie one after another, so that the cache can be seen as [blocks * heads, block, head size] (reads
+    // by (page, head)) and as [blocks * heads * block, head size] (writes by row): an indexed axis has to be outermost.
+    spec.axes = {device::Axis(num_blocks), heads, device::Axis(block_size), head};
+    spec.layout = {.dtype = dtype,
+                   .host_size = {num_blocks, h, block_size, d},
+                   .device_size = {num_blocks, h, block_size, sticks, e},
+                   .stride_map = {h * block_size * d, block_size * d, d, e, 1},
+                   .dim_map = {0, 1, 2, 3, 3},
+                   .stick_dim = 3};
+  }
   return spec;
+}
+
+KvLayout kv_layout_of(const TensorSpec& spec) {
+  SPYRE_CHECK(spec.axes.size() == 3 || spec.axes.size() == 4, "a KV cache of rank {}", spec.axes.size());
+  return spec.axes.size() == 3 ? KvLayout::kTokenMajor : KvLayout::kHeadMajor;
+}
+
+int64_t kv_write_row(int64_t slot, int64_t head, int64_t kv_heads, int64_t block_size) {
+  if (slot < 0) return -1;
+  return (slot / block_size * kv_heads + head) * block_size + slot % block_size;
 }
 
 }  // namespace spyre::attention

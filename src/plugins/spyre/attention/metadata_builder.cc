@@ -60,9 +60,14 @@ MetadataBuilder::MetadataBuilder(device::SoftwareDevice& device, const Bucketer&
   grid_capacity_ = std::max<int64_t>(1, blocks * ceil_div(lanes, kPageRowWidth));
   tables_.grid_masks = device_.allocate(TensorSpec::plain(DType::kI32, {grid_capacity_, kPageRowWidth}), "tables");
   tables_.masks = device_.allocate(TensorSpec::plain(options.dtype, {mask_capacity_, options.block_size}), "tables");
+  if (options.kv_layout == KvLayout::kTokenMajor) return;
+  for (int64_t head = 0; head < options.kv_heads; ++head) {
+    kv_rows_.push_back(device_.allocate(TensorSpec::plain(DType::kI32, {options.max_num_batched_tokens}), "tables"));
+  }
+  tables_.kv_rows = kv_rows_;
 }
 
-const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
+const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch, std::span<const int32_t> slots) {
   SPYRE_CHECK(batch.block_size == options_.block_size, "block size {}", batch.block_size);
   sequences_.clear();
   tiles_.clear();
@@ -79,6 +84,7 @@ const StepTables& MetadataBuilder::build(const graph::AttentionBatch& batch) {
     for (int64_t i = 0; i < batch.sequences(); ++i) plan_sequence(batch, i);
   }
   move_tables();
+  if (!kv_rows_.empty()) move_kv_rows(slots);
   work_.build(sequences_, batch.causal);
   tables_.block_size = options_.block_size;
   tables_.causal = batch.causal;
@@ -223,6 +229,25 @@ void MetadataBuilder::move_tables() {
   device_.upload(tables_.pages, pages_.data(), "page_tables", page_rows);
   if (tables_.grid) move(tables_.grid_masks, grid_masks_.data(), "grid_masks", page_rows);
   if (mask_rows_ > 0) move(tables_.masks, masks_.data(), "masks", mask_rows_);
+}
+
+void MetadataBuilder::move_kv_rows(std::span<const int32_t> slots) {
+  const auto tokens = std::ssize(slots);
+  SPYRE_CHECK(tokens > 0 && tokens <= options_.max_num_batched_tokens, "slots of {} tokens, at most {}", tokens,
+              options_.max_num_batched_tokens);
+  for (size_t head = 0; head < kv_rows_.size(); ++head) {
+    if (!options_.card_tables) {
+      device_.count_upload(kv_rows_[head], "kv_rows", tokens);
+      continue;
+    }
+    std::vector<int32_t> rows(slots.size());
+    for (size_t t = 0; t < slots.size(); ++t) {
+      // A row is a stick or more and the card has fewer than 2^31 of them.
+      rows[t] = static_cast<int32_t>(
+          kv_write_row(slots[t], static_cast<int64_t>(head), options_.kv_heads, options_.block_size));
+    }
+    device_.upload(kv_rows_[head], rows.data(), "kv_rows", tokens);
+  }
 }
 
 }  // namespace spyre::attention

@@ -76,6 +76,9 @@ struct StepTables {
   device::DeviceTensor pages;       // i32 [rows, 32]; of a batched decode, rows are [blocks, lanes / 32]
   device::DeviceTensor grid_masks;  // i32 as the pages of a batched decode: rows of |masks|
   device::DeviceTensor masks;       // [rows, block_size] of the model's dtype: 0 visible, -inf masked
+  // Of a head-major cache: per KV head an i32 [tokens] of its own (an index cannot be a view), the row that each of the
+  // step's tokens is stored to (kv_write_row); -1 = not stored.
+  std::span<const device::DeviceTensor> kv_rows;
   // Host work, dealt out once per step by length: items of thread t are items[starts[t] .. starts[t + 1]).
   std::span<const WorkItem> items;
   std::span<const int32_t> starts;

@@ -27,6 +27,7 @@ struct Shape {
   double softcap = 0;
   bool matrix_rotation = true;  // rotate_2x2, else rotary
   int64_t sequences = 2;        // at most
+  attention::KvLayout layout = attention::KvLayout::kTokenMajor;
 };
 
 constexpr int64_t kBucket = 24, kBlocks = 40, kMaxBlocks = 12;
@@ -94,7 +95,7 @@ class Runner {
         bucketer_({.block_size = shape.block_size,
                    .max_model_len = kMaxBlocks * shape.block_size,
                    .max_num_batched_tokens = kBucket,
-                   .max_num_seqs = shape.sequences}),
+                   .max_num_seqs = has_batched_decode(shape.layout) ? shape.sequences : 0}),
         builder_(device_, bucketer_,
                  {.block_size = shape.block_size,
                   .max_num_batched_tokens = kBucket,
@@ -102,10 +103,11 @@ class Runner {
                   .max_model_len = kMaxBlocks * shape.block_size,
                   .dtype = shape.dtype,
                   .kv_heads = shape.kv_heads,
-                  .window = shape.window}) {
+                  .window = shape.window,
+                  .kv_layout = shape.layout}) {
     const TensorSpec& state = program_->state_specs[0];
     const TensorSpec cache =
-        attention::slot_major_kv_spec(state.dtype, kBlocks * shape.block_size, state.axes[0], state.axes[1]);
+        attention::kv_spec(shape.layout, state.dtype, kBlocks, shape.block_size, state.axes[0], state.axes[1]);
     kv_ = device_.allocate_kv({&cache, 1}, kBlocks, shape.block_size).front();
   }
 
@@ -126,7 +128,7 @@ class Runner {
     for (size_t i = 0; i < 4; ++i) {
       device_.upload(launch_.inputs[i], testing::to_host_tensor(bindings.inputs[i]), "test", live);
     }
-    const attention::StepTables& tables = builder_.build(*bindings.batch);
+    const attention::StepTables& tables = builder_.build(*bindings.batch, bindings.inputs[3].ints().first(live));
     device_.run(launch_, live, &tables);
     std::vector<std::vector<float>> results;
     for (const DeviceTensor& output : launch_.outputs) {
@@ -295,6 +297,16 @@ TEST(CheckedAttention, BatchedDecode) {
 }
 TEST(CheckedAttention, BatchedDecodeWithAWindowAndASoftCap) {
   decode_together({.heads = 2, .kv_heads = 1, .d = 32, .window = 40, .softcap = 5}, 5, 40);
+}
+
+// The card's pages lie head by head, and every KV head is stored through an index of its own; bits are the same.
+TEST(CheckedAttention, HeadMajorPages) {
+  using attention::KvLayout;
+  prefill_and_decode({.layout = KvLayout::kHeadMajor});
+  prefill_and_decode({.dtype = DType::kBF16, .block_size = 128, .layout = KvLayout::kHeadMajor});
+  prefill_and_decode({.heads = 4, .kv_heads = 4, .d = 32, .matrix_rotation = false, .layout = KvLayout::kHeadMajor});
+  prefill_and_decode({.heads = 2, .kv_heads = 1, .window = 40, .softcap = 5, .layout = KvLayout::kHeadMajor}, 200);
+  decode_together({.layout = KvLayout::kHeadMajor}, 5, 12);  // one by one: this layout has no batched decode
 }
 
 TEST(Rules, L14_BlockSize) {

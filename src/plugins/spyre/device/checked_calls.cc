@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/vector_math.h"
+#include "plugins/spyre/attention/kv_layout.h"
 
 namespace spyre::device {
 
@@ -14,33 +15,39 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Keys and values of one layer: two tensors [slots, heads, head size], the slot outermost, keys first. Heads of keys
-// and of values have one width on the card but may be filled in different ways.
+// Keys and values of one layer: two tensors of either layout (attention/kv_layout.h), keys first. Heads of keys and of
+// values have one width on the card but may be filled in different ways.
 class KvStore {
  public:
   KvStore(TensorStore& store, const TensorSpec& state, const Axis& key, const Axis& value)
-      : store_(store), placement_(Placement::of(store.spec.layout)) {
+      : store_(store),
+        placement_(Placement::of(store.spec.layout)),
+        head_major_(attention::kv_layout_of(store.spec) == attention::KvLayout::kHeadMajor) {
     const auto& axes = store.spec.axes;
-    SPYRE_CHECK(store.card && axes.size() == 3, "a KV store of rank {}", axes.size());
-    if (axes[1].card() != state.axes[0].card() || axes[2].card() != key.card() || axes[2].card() != value.card()) {
+    SPYRE_CHECK(store.card, "a KV store on the host");
+    if (axes[1].card() != state.axes[0].card() || axes.back().card() != key.card() ||
+        axes.back().card() != value.card()) {
       throw_error(ErrorCode::kUnsupported, "the KV cache has {} heads of {} on the card, the program {} of {} / {}",
-                  axes[1].card(), axes[2].card(), state.axes[0].card(), key.card(), value.card());
+                  axes[1].card(), axes.back().card(), state.axes[0].card(), key.card(), value.card());
     }
-    slots_ = axes[0].logical();
+    slots_ = store.num_blocks * store.block_size;
     heads_ = placement_.steps(1, state.axes[0]);
-    key_ = placement_.steps(2, key);
-    value_ = placement_.steps(2, value);
+    const int last = static_cast<int>(axes.size()) - 1;
+    key_ = placement_.steps(last, key);
+    value_ = placement_.steps(last, value);
   }
 
   int64_t slots() const { return slots_; }
+  bool head_major() const { return head_major_; }
+  // Of a head-major cache: one head of one token each.
+  int64_t rows() const { return slots_ * store_.spec.axes[1].card(); }
 
-  void store(int64_t slot, int64_t head, const float* k, const float* v) {
-    auto* words = reinterpret_cast<uint16_t*>(store_.memory.data());
-    const int64_t at = row(slot, head);
-    for (size_t i = 0; i < key_.size(); ++i) words[at + key_[i]] = store_16bit(store_.spec.dtype, k[i]);
-    for (size_t i = 0; i < value_.size(); ++i) {
-      words[values() + at + value_[i]] = store_16bit(store_.spec.dtype, v[i]);
-    }
+  void store(int64_t slot, int64_t head, const float* k, const float* v) { write(row(slot, head), k, v); }
+  // To row |row| of a head-major cache, seen as [blocks * heads * block size, head size].
+  void store_row(int64_t row, const float* k, const float* v) {
+    const int64_t bs = store_.block_size, heads = store_.spec.axes[1].card();
+    write(placement_.step(0, row / bs / heads) + placement_.step(1, row / bs % heads) + placement_.step(2, row % bs), k,
+          v);
   }
 
   void load(int64_t slot, int64_t head, float* k, float* v) const {
@@ -53,22 +60,59 @@ class KvStore {
   }
 
  private:
-  int64_t row(int64_t slot, int64_t head) const { return placement_.step(0, slot) + heads_[head]; }
+  void write(int64_t at, const float* k, const float* v) {
+    auto* words = reinterpret_cast<uint16_t*>(store_.memory.data());
+    for (size_t i = 0; i < key_.size(); ++i) words[at + key_[i]] = store_16bit(store_.spec.dtype, k[i]);
+    for (size_t i = 0; i < value_.size(); ++i) {
+      words[values() + at + value_[i]] = store_16bit(store_.spec.dtype, v[i]);
+    }
+  }
+  int64_t row(int64_t slot, int64_t head) const {
+    if (!head_major_) return placement_.step(0, slot) + heads_[head];
+    return placement_.step(0, slot / store_.block_size) + heads_[head] + placement_.step(2, slot % store_.block_size);
+  }
   int64_t values() const { return store_.spec.layout.device_elements(); }
 
   TensorStore& store_;
   Placement placement_;
+  bool head_major_;
   int64_t slots_ = 0;
   std::vector<int64_t> heads_, key_, value_;
 };
 
 }  // namespace
 
-void checked_kv_store(const CheckedMemory& memory, const DeviceOp& op) {
+namespace {
+
+// The step's row tables of a head-major cache, which the card's stores go by; the slots are for the host.
+void store_by_rows(KvStore& kv, const Array& k, const Array& v, const attention::StepTables& tables) {
+  const int64_t tokens = k.type().extent(0), heads = k.type().extent(1), d = k.type().extent(2);
+  SPYRE_CHECK(std::ssize(tables.kv_rows) == heads, "{} row tables for {} heads", tables.kv_rows.size(), heads);
+  for (int64_t h = 0; h < heads; ++h) {
+    const Placement placement = Placement::of(tables.kv_rows[h]->spec.layout);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t row = int_at(*tables.kv_rows[h], placement.step(0, t)), at = (t * heads + h) * d;
+      if (row == -1) continue;
+      if (row < -1 || row >= kv.rows()) {
+        throw_error(ErrorCode::kInvalidArgument, "kv_store: row {} of token {}, head {} is outside {} rows", row, t, h,
+                    kv.rows());
+      }
+      kv.store_row(row, k.floats().data() + at, v.floats().data() + at);
+    }
+  }
+}
+
+}  // namespace
+
+void checked_kv_store(const CheckedMemory& memory, const DeviceOp& op, const attention::StepTables* tables) {
   const int32_t state = op.inputs[0];
   const Array k = memory.read(op.inputs[1]), v = memory.read(op.inputs[2]), slots = memory.read(op.inputs[3]);
   KvStore kv(memory.state(state), memory.buffer(state).spec, memory.buffer(op.inputs[1]).spec.axes[2],
              memory.buffer(op.inputs[2]).spec.axes[2]);
+  if (kv.head_major()) {
+    SPYRE_CHECK(tables != nullptr, "a head-major store without step tables");
+    return store_by_rows(kv, k, v, *tables);
+  }
   const int64_t heads = k.type().extent(1), d = k.type().extent(2);
   for (int64_t t = 0; t < slots.elements(); ++t) {
     const int32_t slot = slots.ints()[t];

@@ -7,7 +7,7 @@
 
 namespace spyre::device {
 
-void checked_kv_store(const CheckedMemory& memory, const DeviceOp& op);
+void checked_kv_store(const CheckedMemory& memory, const DeviceOp& op, const attention::StepTables* tables);
 void checked_attention(const CheckedMemory& memory, const graph::Op& graph_op, const DeviceOp& op,
                        const attention::StepTables* tables, DotOrder bf16_order);
 

@@ -52,7 +52,7 @@ void run_checked(const Launch& launch, std::byte* pool, int64_t live_rows, const
     }
     const graph::Op& op = program.graph.ops[device_op.graph_op];
     if (op.name() == "kv_store") {
-      checked_kv_store(memory, device_op);
+      checked_kv_store(memory, device_op, tables);
       continue;
     }
     memory.poison(device_op.outputs[0]);

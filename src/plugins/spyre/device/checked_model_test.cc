@@ -2,6 +2,8 @@
 // host plans.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "platform/testing/golden.h"
 #include "platform/testing/runner_harness.h"
@@ -32,6 +34,23 @@ Rows logits_of(const Golden& golden, DType dtype, bool checked) {
   add(harness.run(
       {{.tokens = {6}, .start = 3, .blocks = {4}}, {.tokens = {7}, .start = first + 1, .blocks = {7, 2, 9}}}));
   return all;
+}
+
+// The card's pages in the other layout: logits of the card plan and of the host plan, and both equal those of
+// token-major pages.
+TEST(CheckedModel, HeadMajorPagesGiveTheSameBits) {
+  const Golden golden = platform::testing::load_golden(platform::testing::golden_folders().front());
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Rows want = logits_of(golden, dtype, true);
+    setenv("SPYRE_ATTN_KV_LAYOUT", "head_major", 1);
+    const Rows checked = logits_of(golden, dtype, true), host = logits_of(golden, dtype, false);
+    unsetenv("SPYRE_ATTN_KV_LAYOUT");
+    ASSERT_EQ(checked.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_TRUE(platform::testing::equal_bits(checked[i], want[i])) << to_string(dtype) << ", row " << i;
+      ASSERT_TRUE(platform::testing::equal_bits(host[i], want[i])) << to_string(dtype) << ", row " << i;
+    }
+  }
 }
 
 TEST(CheckedModel, EqualsTheHostPlans) {

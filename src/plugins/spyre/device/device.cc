@@ -98,8 +98,9 @@ std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec
     } else {
       const std::vector<int64_t> shape = spec.logical();
       store->page_stride = block_bytes;  // where the layer begins inside a block, until the buffer is there
-      block_bytes += round_up(
-          kernels::KvPageLayout(spec.dtype, store->order, block_size, shape[1], shape[2]).page_bytes(), kStickBytes);
+      block_bytes +=
+          round_up(kernels::KvPageLayout(spec.dtype, store->order, block_size, shape[1], shape.back()).page_bytes(),
+                   kStickBytes);
     }
     stores.push_back(std::move(store));
   }
@@ -223,13 +224,14 @@ struct BlockRuns {
   std::vector<std::byte*> starts;
 };
 
-// The bytes of one block in each of the store's parts: one page on the host; on the card K, then V, slots outermost.
+// The bytes of one block in each of the store's parts: one page on the host; on the card K, then V, whose blocks lie
+// one after another in both layouts.
 BlockRuns block_runs(const TensorStore& store, int32_t block) {
   SPYRE_CHECK(store.form == HostForm::kKvPages && block >= 0 && block < store.num_blocks, "block {} of {}", block,
               store.num_blocks);
   if (!store.card) {
     const std::vector<int64_t> shape = store.spec.logical();
-    const kernels::KvPageLayout layout(store.spec.dtype, store.order, store.block_size, shape[1], shape[2]);
+    const kernels::KvPageLayout layout(store.spec.dtype, store.order, store.block_size, shape[1], shape.back());
     return {static_cast<size_t>(layout.page_bytes()), {store.pages + block * store.page_stride}};
   }
   const auto half = static_cast<size_t>(store.spec.card_bytes());

@@ -50,8 +50,7 @@ class SoftwareDevice {
   // Tensors that live together, such as a model's weights: one block of memory, so that small ones lie on huge pages as
   // well. In checked mode each has its own.
   std::vector<DeviceTensor> allocate_together(std::span<const TensorRequest> requests, const std::string& label);
-  // The KV caches of a model's layers. A spec is that of one layer's K, and of its V: [num_blocks * block_size, heads,
-  // head size], the slot axis outermost.
+  // The KV caches of a model's layers. A spec is that of one layer's K, and of its V (attention/kv_layout.h).
   std::vector<DeviceTensor> allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks, int64_t block_size);
   // A row-major view of a table whose elements are the transpose of |panels| (a tied embedding): charged on the card as
   // a table of its own, free on the host.

@@ -31,7 +31,7 @@ attention::BucketOptions bucket_options(const platform::EngineConfig& config, co
   return {.block_size = *config.block_size,
           .max_model_len = *config.max_model_len,
           .max_num_batched_tokens = *config.max_num_batched_tokens,
-          .max_num_seqs = *config.max_num_seqs,
+          .max_num_seqs = has_batched_decode(settings.kv_layout) ? *config.max_num_seqs : 0,
           .kv_buckets = settings.kv_buckets,
           .query_buckets = settings.query_buckets};
 }
@@ -160,10 +160,9 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
     const auto program = compile(segment.graph);
     for (size_t i = 0; i < segment.states.size(); ++i) {
       const TensorSpec& state = program->state_specs[i];
-      const TensorSpec spec =
-          attention::slot_major_kv_spec(state.dtype, num_blocks * *config_.block_size, state.axes[0], state.axes[1]);
       layers.push_back(segment.states[i]);
-      specs.push_back(spec);
+      specs.push_back(attention::kv_spec(settings_.kv_layout, state.dtype, num_blocks, *config_.block_size,
+                                         state.axes[0], state.axes[1]));
     }
   }
   const std::vector<DeviceTensor> caches = device_.allocate_kv(specs, num_blocks, *config_.block_size);
@@ -186,6 +185,7 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
                                 .group = group,
                                 .head_dim = head_dim,
                                 .window = first.window,
+                                .kv_layout = settings_.kv_layout,
                                 .card_tables = config_.checked});
 }
 
@@ -376,7 +376,7 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   device_.upload(plan.token_ids, batch.token_ids.data(), "token_ids", tokens);
   device_.upload(plan.positions, batch.positions.data(), "positions", tokens);
   device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
-  const attention::StepTables& tables = metadata_->build(batch.attention);
+  const attention::StepTables& tables = metadata_->build(batch.attention, batch.slots);
   record_variants(tables);
   last_tables_ = &tables;
 

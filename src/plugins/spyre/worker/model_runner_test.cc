@@ -254,6 +254,44 @@ TEST(ModelRunner, ABatchedDecodeMovesTheTablesOfItsGrid) {
   EXPECT_EQ(moved[0].at("masks"), (3 + 33) * 128 * 2);  // one block of each sequence is seen in part
 }
 
+// A head-major cache is stored through an index per KV head, and its decodes run one by one: no grid is recorded, none
+// is dispatched, and blocks are copied whole.
+TEST(ModelRunner, AHeadMajorCacheHasAnIndexPerHeadAndNoBatchedDecode) {
+  const Golden golden = golden_named("llama_gqa64");
+  EngineConfig config = config_for(golden, DType::kF16);
+  config.max_num_seqs = 8;
+  const auto decode = [](Together& step) {
+    std::vector<Piece> pieces;
+    for (int64_t i = 0; i < 6; ++i) pieces.push_back(step.piece(i));
+    return step.harness.run(pieces);
+  };
+  Together token_major(config, 6, 200);
+  const Rows want = decode(token_major);
+  EXPECT_FALSE(token_major.harness.runner().report("buckets").at("batched_decode_variants").empty());
+  std::map<std::string, int64_t> moved[2];
+  setenv("SPYRE_ATTN_KV_LAYOUT", "head_major", 1);
+  for (const bool checked : {false, true}) {
+    config.checked = checked;
+    Together step(config, 6, 200);
+    device::SoftwareDevice& device = runner_of(step.harness).device();
+    // Piece 0 reads copies of its blocks.
+    const std::vector<int32_t> own = step.blocks[0], spare = step.blocks[5];
+    for (size_t b = 0; b < own.size(); ++b) step.harness.runner().copy_block(own[b], spare[b]);
+    step.blocks[0] = spare;
+    step.blocks[5] = own;
+    device.transfers() = {};
+    const Rows rows = decode(step);
+    for (size_t i = 0; i < 5; ++i) ASSERT_TRUE(equal_bits(rows[i], want[i])) << "sequence " << i;
+    EXPECT_TRUE(step.harness.runner().report("buckets").at("batched_decode_variants").empty());
+    EXPECT_EQ(device.transfers().to_device.count("grid_masks"), 0u);
+    for (const auto& [label, totals] : device.transfers().to_device) moved[checked][label] = totals.count;
+    EXPECT_EQ(runner_of(step.harness).compiles_after_ready(), 0);
+  }
+  unsetenv("SPYRE_ATTN_KV_LAYOUT");
+  EXPECT_EQ(moved[0], moved[1]);
+  EXPECT_EQ(moved[0].at("kv_rows"), token_major.harness.model().num_key_value_heads);
+}
+
 // Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.
 TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
   for (int layers : {2, 8, 40}) {

@@ -17,7 +17,7 @@ TensorSpec kv_spec(KvLayout layout, DType dtype, int64_t num_blocks, int64_t blo
   if (layout == KvLayout::kTokenMajor) {
     const int64_t slots = num_blocks * block_size;
     spec.axes = {device::Axis(slots), heads, head};
-    spec.layout = {.dtype = dtype,
+    spec.layout = {.type = device::card_type_of(dtype),
                    .host_size = {slots, h, d},
                    .device_size = {slots, h, sticks, e},
                    .stride_map = {h * d, d, e, 1},
@@ -27,7 +27,7 @@ TensorSpec kv_spec(KvLayout layout, DType dtype, int64_t num_blocks, int64_t blo
     // Rows of a head lie one after another, so that the cache can be seen as [blocks * heads, block, head size] (reads
     // by (page, head)) and as [blocks * heads * block, head size] (writes by row): an indexed axis has to be outermost.
     spec.axes = {device::Axis(num_blocks), heads, device::Axis(block_size), head};
-    spec.layout = {.dtype = dtype,
+    spec.layout = {.type = device::card_type_of(dtype),
                    .host_size = {num_blocks, h, block_size, d},
                    .device_size = {num_blocks, h, block_size, sticks, e},
                    .stride_map = {h * block_size * d, block_size * d, d, e, 1},

@@ -35,6 +35,12 @@ void evaluate(const CheckedMemory& memory, const graph::Op& op, const DeviceOp& 
   memory.write(device_op.outputs[0], context.outputs.at(0));
 }
 
+// A buffer in the layout of another.
+void copy(const CheckedMemory& memory, int32_t from, int32_t to) {
+  memory.poison(to);
+  if (!memory.restickify(from, to)) memory.write(to, memory.read(from));
+}
+
 }  // namespace
 
 void run_checked(const Launch& launch, std::byte* pool, int64_t live_rows, const attention::StepTables* tables,
@@ -45,9 +51,7 @@ void run_checked(const Launch& launch, std::byte* pool, int64_t live_rows, const
   for (const DeviceOp& device_op : program.card.ops) {
     if (device_op.outputs.empty()) continue;  // kept in scratchpad: part of the operation that follows
     if (device_op.graph_op < 0 || device_op.name == "restickify") {
-      const graph::Array moved = memory.read(device_op.inputs[0]);
-      memory.poison(device_op.outputs[0]);
-      memory.write(device_op.outputs[0], moved);
+      copy(memory, device_op.inputs[0], device_op.outputs[0]);
       continue;
     }
     const graph::Op& op = program.graph.ops[device_op.graph_op];

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/vector_math.h"
+#include "plugins/spyre/device/card_transfer.h"
+#include "plugins/spyre/device/restickify.h"
 
 namespace spyre::device {
 
@@ -120,15 +122,18 @@ void CheckedMemory::write(int32_t b, const Array& array) const {
   });
 }
 
+bool CheckedMemory::restickify(int32_t from, int32_t to) const {
+  const CardBuffer &source = buffer(from), &target = buffer(to);
+  const int a = source.placement.stick_dim, b = target.placement.stick_dim;
+  if (a < 0 || b < 0 || a == b) return false;
+  transpose_tiles(source.placement, target.placement, target.spec.card(), memory(from).data, memory(to).data,
+                  static_cast<int64_t>(size_of(target.spec.dtype)));
+  return true;
+}
+
 void CheckedMemory::poison(int32_t b) const {
   const Memory at = memory(b);
-  const DType dtype = buffer(b).spec.dtype;
-  if (is_16bit_float(dtype)) {
-    std::fill_n(reinterpret_cast<uint16_t*>(at.data), at.elements, uint16_t{0x7fff});  // a NaN in both
-  } else {
-    std::memset(at.data, dtype == DType::kI32 ? 0xff : 0x7f, static_cast<size_t>(at.elements) * size_of(dtype));
-    if (dtype == DType::kF32) std::fill_n(reinterpret_cast<uint32_t*>(at.data), at.elements, 0x7fffffffu);
-  }
+  poison_words(buffer(b).spec.dtype, at.data, static_cast<size_t>(at.elements));
 }
 
 void check_store(const TensorStore* store, const TensorSpec& spec, const std::string& what) {

@@ -18,6 +18,9 @@ class CheckedMemory {
   graph::Type live_type(graph::ValueId value) const;
   graph::Array read(int32_t b) const;
   void write(int32_t b, const graph::Array& array) const;
+  // Moves the whole of |from| into the layout of |to|, which has another stick dimension: tiles of E x E, transposed.
+  // False when one of them has no stick to transpose.
+  bool restickify(int32_t from, int32_t to) const;
   // Fills the whole memory of |b| with poison.
   void poison(int32_t b) const;
   TensorStore& state(int32_t b) const;

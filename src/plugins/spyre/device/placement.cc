@@ -5,9 +5,11 @@
 namespace spyre::device {
 
 Placement Placement::of(const Layout& layout) {
+  SPYRE_CHECK(layout.stick_rank == 1, "packed sticks {}", layout.to_string());
   Placement p;
-  p.stick_elements = spyre::device::stick_elements(layout.dtype);
+  p.stick_elements = spyre::device::stick_elements(layout.type);
   p.stick_dim = layout.stick_dim;
+  p.arrangement = layout.arrangement;
   p.strides.assign(layout.host_size.size(), 0);
   // From the outside in, so that of the stick dimension the count of sticks is met first and wins.
   int64_t stride = layout.device_elements();
@@ -24,6 +26,7 @@ Placement Placement::of(const Layout& layout) {
 
 int64_t Placement::step(int dim, int64_t card) const {
   if (dim != stick_dim) return card * strides[dim];
+  card = arranged(arrangement, card);
   return card / stick_elements * strides[dim] + card % stick_elements;
 }
 
@@ -34,7 +37,7 @@ std::vector<int64_t> Placement::steps(int dim, const Axis& axis) const {
 }
 
 Placement Placement::sliced(int dim, int64_t start) const {
-  SPYRE_CHECK(dim != stick_dim || start % stick_elements == 0, "a view from {} inside a stick", start);
+  SPYRE_CHECK(dim != stick_dim || start % stick_unit() == 0, "a view from {} inside a stick", start);
   Placement p = *this;
   p.offset += step(dim, start);
   return p;
@@ -51,7 +54,7 @@ Placement Placement::transposed(const std::vector<int64_t>& perm) const {
 
 Placement Placement::split(int dim, const std::vector<int64_t>& outer, int64_t inner) const {
   const bool stick = dim == stick_dim;
-  SPYRE_CHECK(!stick || inner % stick_elements == 0, "units of {} across sticks", inner);
+  SPYRE_CHECK(!stick || inner % stick_unit() == 0, "units of {} across sticks", inner);
   Placement p = *this;
   int64_t stride = strides[dim] * (stick ? inner / stick_elements : inner);
   std::vector<int64_t> made(outer.size());
@@ -67,7 +70,7 @@ std::optional<Placement> Placement::merged(int first, const std::vector<int64_t>
   const int last = first + count;
   if (stick_dim >= first && stick_dim < last) return std::nullopt;
   const bool stick = last == stick_dim;
-  if (stick && inner % stick_elements != 0) return std::nullopt;
+  if (stick && inner % stick_unit() != 0) return std::nullopt;
   int64_t expected = strides[last] * (stick ? inner / stick_elements : inner);
   for (int d = last - 1; d >= first; --d) {
     if (strides[d] != expected) return std::nullopt;

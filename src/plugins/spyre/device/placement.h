@@ -19,7 +19,9 @@ struct Placement {
   int stick_dim = -1;            // -1: one element per stick
   int64_t offset = 0;            // a multiple of the stick
   std::vector<int64_t> strides;  // per dimension; of the stick dimension: from stick to stick
+  Arrangement arrangement = Arrangement::kStandard;
 
+  // REQUIRES: a layout whose sticks are not packed.
   static Placement of(const Layout& layout);
 
   int rank() const { return static_cast<int>(strides.size()); }
@@ -28,7 +30,10 @@ struct Placement {
   // The same for every logical index of |axis|.
   std::vector<int64_t> steps(int dim, const Axis& axis) const;
 
-  // From card element |start| of |dim| on. REQUIRES: whole sticks.
+  // Elements of the stick dimension that a view may not cut: a stick, or the 64 that are staggered together.
+  int64_t stick_unit() const { return is_staggered(arrangement) ? kStaggerColumns : stick_elements; }
+
+  // From card element |start| of |dim| on. REQUIRES: whole units.
   Placement sliced(int dim, int64_t start) const;
   Placement transposed(const std::vector<int64_t>& perm) const;
   // |dim| becomes outer dimensions of the given extents and an inner one of card extent |inner|.

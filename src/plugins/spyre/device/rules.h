@@ -34,6 +34,24 @@ enum class Rule : uint8_t {
   kMatmulDims,          // L-19
   kNoLowering,          // L-20
   kDeviceMemory,        // L-22
+  // Layouts, transfers and calls of the card's functions (layout.h, host_conversion.h, card_call.h).
+  kCardType,          // L-23
+  kIntNarrowing,      // L-24
+  kStickConflict,     // L-25
+  kStickElsewhere,    // L-26
+  kStickOffset,       // L-27
+  kStaggeredCast,     // L-28
+  kStaggeredOp,       // L-29
+  kExx2,              // L-30
+  kReductionStick,    // L-31
+  kProdOnStick,       // L-32
+  kTopk,              // L-33
+  kPadOnStick,        // L-34
+  kFlipOnStick,       // L-35
+  kSliceScatterStep,  // L-36
+  kMatmulSticks,      // L-37
+  kInt32Ops,          // L-38
+  kNormStick,         // L-39
 };
 
 struct RuleInfo {

@@ -18,6 +18,7 @@
 
 #include "base/dot_orders.h"
 #include "plugins/spyre/device/axis.h"
+#include "plugins/spyre/device/host_conversion.h"
 #include "plugins/spyre/device/layout.h"
 
 namespace spyre::device {
@@ -78,6 +79,7 @@ struct TensorStore {
   DotOrder order = DotOrder::kSequential;  // of panels and pages
   int64_t num_blocks = 0, block_size = 0;  // of KV pages
   bool card = false;                       // which store |memory| is
+  Conversion conversion;                   // of a card store: what its 16-bit words are
   HostBuffer memory;
   // Host KV pages: the layers of a model share one buffer, block after block and inside a block layer after layer, so
   // that a short sequence touches few pages of memory. Block b of this layer is at pages + b * page_stride.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "plugins/spyre/device/card_transfer.h"
 #include "plugins/spyre/kernels/panels.h"
 
 namespace spyre::device {
@@ -40,28 +41,6 @@ int64_t first_elements(const TensorSpec& spec, int64_t rows) {
   const int64_t elements = spec.logical_elements();
   if (rows <= 0 || spec.axes.empty()) return elements;
   return elements / std::max<int64_t>(spec.axes[0].logical(), 1) * rows;
-}
-
-struct CardIndex {
-  explicit CardIndex(const TensorSpec& spec) : spec(spec), coordinate(spec.axes.size()) {
-    for (const Axis& axis : spec.axes) maps.push_back(axis.card_indices());
-  }
-  int64_t offset(std::span<const int64_t> logical) {
-    for (size_t d = 0; d < maps.size(); ++d) coordinate[d] = maps[d][logical[d]];
-    return spec.layout.offset(coordinate);
-  }
-  const TensorSpec& spec;
-  std::vector<std::vector<int64_t>> maps;
-  std::vector<int64_t> coordinate;
-};
-
-void write_card(TensorStore& store, const std::byte* from, std::span<const int64_t> strides, int64_t rows) {
-  const size_t size = size_of(store.spec.dtype);
-  CardIndex index(store.spec);
-  for_each_coordinate(first_rows(store.spec, rows), strides,
-                      [&](int64_t, std::span<const int64_t> coordinate, int64_t source) {
-                        std::memcpy(store.memory.data() + index.offset(coordinate) * size, from + source * size, size);
-                      });
 }
 
 // A slice of the weight's columns (all of them, or of the dimension that is the columns from |first| on): |from| with
@@ -140,13 +119,7 @@ void write_slice(TensorStore& store, const std::byte* from, std::span<const int6
 }
 
 void read_store(const TensorStore& store, float* to, int64_t rows) {
-  if (store.card) {
-    CardIndex index(store.spec);
-    for_each_coordinate(first_rows(store.spec, rows), {}, [&](int64_t i, std::span<const int64_t> coordinate, int64_t) {
-      to[i] = element(store, index.offset(coordinate));
-    });
-    return;
-  }
+  if (store.card) return read_card(store, to, rows);
   SPYRE_CHECK(is_row_major(store.form), "{} is not read by transfer", store.label);
   const int64_t elements = first_elements(store.spec, rows);
   if (store.spec.dtype == DType::kF32) {
@@ -165,20 +138,7 @@ int64_t transfer_card_bytes(const TensorSpec& spec, int64_t rows) {
 }
 
 void poison(TensorStore& store) {
-  const size_t size = size_of(store.spec.dtype);
-  const size_t words = store.memory.size() / size;
-  std::byte* at = store.memory.data();
-  switch (store.spec.dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-      std::fill_n(reinterpret_cast<uint16_t*>(at), words, uint16_t{0x7fff});
-      return;
-    case DType::kF32:
-      std::fill_n(reinterpret_cast<uint32_t*>(at), words, 0x7fffffffu);
-      return;
-    default:
-      std::memset(at, 0xff, store.memory.size());
-  }
+  poison_words(store.spec.dtype, store.memory.data(), store.memory.size() / size_of(store.spec.dtype));
 }
 
 }  // namespace spyre::device

@@ -28,8 +28,9 @@ struct SpannedOperand {
 
 using DivisionScore = std::function<double(const std::vector<int64_t>& splits)>;
 
-// Splits, parallel to |dims|. |what| names the operation in a refusal.
+// Splits, parallel to |dims|, over |cores| at most. |what| names the operation in a refusal.
 std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
-                                 const std::string& what, RuleLog& log, const DivisionScore& score = {});
+                                 const std::string& what, RuleLog& log, const DivisionScore& score = {},
+                                 int64_t cores = kCores);
 
 }  // namespace spyre::compiler

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "graph/pass.h"
 #include "plugins/spyre/device/host_plan.h"
+#include "plugins/spyre/device/lx.h"
 #include "plugins/spyre/device/placement.h"
 #include "plugins/spyre/device/rules.h"
 #include "plugins/spyre/device/tensor.h"
@@ -33,8 +34,9 @@ struct DeviceOp {
   // Per operand (inputs, then outputs) and dimension of it: the iteration dimension that walks it, or -1 where every
   // core may touch all of it (broadcast, looked up by an index, cut in parts).
   std::vector<std::vector<int>> walks;
-  int64_t macs = 0;  // multiply-accumulates on card extents
-  int64_t read_bytes = 0, write_bytes = 0;
+  int64_t macs = 0;                         // multiply-accumulates on card extents
+  int64_t read_bytes = 0, write_bytes = 0;  // of device memory
+  int64_t lx_bytes = 0;  // read and written in the scratchpad instead, in a plan that compiler::plan_lx() has been over
   double estimated_ns = 0;
 };
 
@@ -49,6 +51,7 @@ struct CardBuffer {
   bool view = false;         // shares the memory of |base|: a slice, a transpose, a regrouping of whole sticks
   int32_t base = -1;         // a buffer of its own, never a view
   Placement placement;       // in its own memory, or in that of |base|
+  LxVerdict lx;              // in a plan that compiler::plan_lx() has been over
 };
 
 struct CardPlan {
@@ -57,6 +60,7 @@ struct CardPlan {
   int64_t pool_bytes = 0;
   double estimated_ns = 0;
   int64_t restickified_bytes = 0;
+  LxSummary lx;
 };
 
 struct Program {

@@ -55,6 +55,11 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str()
       ->type_name("NAME")
       ->group("Output");
+  command
+      ->add_flag_callback(
+          "--lx", [options] { options->topic = "lx"; },
+          "What lives in the card's scratchpads and why the rest does not, and what becomes of KV pages: --topic lx")
+      ->group("Output");
   command->add_option("--format", options->format, "text or json")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}))

@@ -83,18 +83,21 @@ AttentionProgram kv_store_program(const AttentionShape& shape, int64_t tokens, c
 
 double program_ns(const AttentionProgram& program, const device::CostConfig& config);
 
-// Times of programs, each made once. Not thread-safe.
+// Times of the programs that a model's cache has, each made once. Not thread-safe.
 class AttentionTimes {
  public:
-  explicit AttentionTimes(AttentionOptions options = {}) : options_(std::move(options)) {}
+  explicit AttentionTimes(attention::KvLayout layout = attention::KvLayout::kTokenMajor, AttentionOptions options = {})
+      : layout_(layout), options_(std::move(options)) {}
+
+  attention::KvLayout layout() const { return layout_; }  // of the caches
 
   double attention_ns(const AttentionShape& shape, const attention::Variant& variant,
                       const device::CostConfig& config = device::measured_costs());
   double kv_store_ns(const AttentionShape& shape, int64_t tokens,
                      const device::CostConfig& config = device::measured_costs());
-  const AttentionOptions& options() const { return options_; }
 
  private:
+  attention::KvLayout layout_;
   AttentionOptions options_;
   std::map<std::tuple<AttentionShape, attention::Variant, std::string_view>, double> attention_;
   std::map<std::tuple<AttentionShape, int64_t, std::string_view>, double> stores_;

@@ -97,6 +97,19 @@ TEST(AttentionProgram, TheCoreCapIsWhatKeepsPagesInside) {
   EXPECT_GT(program_ns(uncapped, device::spec_costs()), 2 * program_ns(capped, device::spec_costs()));
 }
 
+// Two KV heads cannot fill eight cores either: what the override is for.
+TEST(AttentionProgram, FewKvHeadsWantFewerCores) {
+  AttentionShape shape = layer(KvLayout::kHeadMajor);
+  shape.kv_heads = 2;
+  const Variant decode{.query = 1, .blocks = 4};
+  EXPECT_EQ(attention_program(shape, decode, kLocalReads).pages.resident_values, 0);
+  AttentionOptions two = kLocalReads;
+  two.max_cores = 2;
+  const AttentionProgram program = attention_program(shape, decode, two);
+  EXPECT_EQ(program.pages.resident_values, 4);
+  EXPECT_EQ(program.pages.resident_keys, 4);
+}
+
 TEST(AttentionProgram, WhenTheCapApplies) {
   const AttentionShape head = layer(KvLayout::kHeadMajor), token = layer(KvLayout::kTokenMajor);
   EXPECT_EQ(attention_cores(head, {.query = 1}), 8);

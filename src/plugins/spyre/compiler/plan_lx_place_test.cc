@@ -131,6 +131,11 @@ TEST(PlaceLx, ReplacesAtTheSameAddressAndNowhereElse) {
   EXPECT_EQ(place_lx(requests, 3 * kUnit), (std::vector<int64_t>{kUnit, kUnit, 0}));
   requests[1].replaces.clear();
   EXPECT_EQ(place_lx(requests, 3 * kUnit), (std::vector<int64_t>{kUnit, -1, 0}));
+  // Nor over what somebody reads later.
+  requests[1].replaces = {0};
+  requests[0].last = 2;
+  EXPECT_EQ(place_lx(requests, 3 * kUnit), (std::vector<int64_t>{kUnit, -1, 0}));
+  requests[0].last = 1;
   // What is larger than the thing it would replace cannot.
   requests[1].replaces = {0};
   requests[1].bytes = 2 * kUnit + 1;

@@ -115,6 +115,16 @@ TEST(PlanLx, WriterAndReaderMustSeeTheSameParts) {
   EXPECT_EQ(between({8, 1}, {8, 1}, {{-1, 1}, {0, 1}}).reason, LxReason::kViewsDiffer);
 }
 
+// A broadcast input is read alike by both, but no copy of it is cut over the cores that way: eight have each part.
+TEST(PlanLx, ACloneIsCutNotRepeated) {
+  Plan plan;
+  const int32_t x = plan.buffer(64, 256, BufferHome::kInput), y = plan.buffer(64, 256, BufferHome::kOutput),
+                z = plan.buffer(64, 256, BufferHome::kOutput);
+  plan.op("exp", {x}, y, {8, 4}, {{-1, 1}, {0, 1}});
+  plan.op("neg", {x}, z, {8, 4}, {{-1, 1}, {0, 1}});
+  EXPECT_EQ(plan.planned().buffers[x].lx.reason, LxReason::kViewsDiffer);
+}
+
 TEST(PlanLx, WhatCannotLiveThere) {
   Plan plan;
   const int32_t x = plan.buffer(64, 256, BufferHome::kInput), w = plan.buffer(256, 256, BufferHome::kParameter),

@@ -4,25 +4,40 @@
 
 namespace spyre::device {
 
-double estimate_step_ns(const Program& program, const attention::StepTables* tables) {
+namespace {
+
+double attention_ns(const compiler::AttentionShape& shape, const attention::StepTables& tables,
+                    compiler::AttentionTimes& times) {
+  if (tables.grid.has_value()) return times.attention_ns(shape, *tables.grid);
+  double ns = 0;
+  for (const attention::SequencePlan& s : tables.sequences) ns += times.attention_ns(shape, s.variant);
+  return ns;
+}
+
+}  // namespace
+
+double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times) {
   const CardPlan& card = program.card;
   double total = card.estimated_ns;
   for (const DeviceOp& op : card.ops) {
-    if (op.name != "attention") continue;
-    SPYRE_CHECK(tables != nullptr, "attention without step tables");
-    const TensorSpec &q = card.buffers[op.inputs[0]].spec, &state = card.buffers[op.inputs[1]].spec;
-    const int64_t heads = q.axes[1].card(), kv_heads = state.axes[0].card(), head_size = q.axes[2].card();
-    const auto bytes = static_cast<int64_t>(size_of(q.dtype));
-    if (tables->grid.has_value()) {
-      const attention::Variant& grid = *tables->grid;
-      total += estimate_ns(measured_costs(), batched_attention_work(grid.sequences, heads, kv_heads, head_size,
-                                                                    grid.blocks * tables->block_size, bytes));
+    const bool attends = op.name == "attention";
+    if (!attends && op.name != "kv_store") continue;
+    const TensorSpec &rows = card.buffers[op.inputs[attends ? 0 : 1]].spec,
+                     &state = card.buffers[op.inputs[attends ? 1 : 0]].spec;
+    compiler::AttentionShape shape{.heads = rows.axes[1].card(),
+                                   .kv_heads = state.axes[0].card(),
+                                   .head_size = rows.axes[2].card(),
+                                   .dtype = rows.dtype,
+                                   .layout = times.layout()};
+    if (tables != nullptr) shape.block_size = tables->block_size;
+    total -= op.estimated_ns;
+    if (!attends) {
+      total += times.kv_store_ns(shape, rows.axes[0].card());
       continue;
     }
-    for (const attention::SequencePlan& s : tables->sequences) {
-      total += estimate_ns(measured_costs(), attention_work(s.variant.query, heads, kv_heads, head_size,
-                                                            s.variant.blocks * tables->block_size, bytes));
-    }
+    SPYRE_CHECK(tables != nullptr, "attention without step tables");
+    shape.soft_cap = program.graph.ops[op.graph_op].float_attr("softcap") > 0;
+    total += attention_ns(shape, *tables, times);
   }
   return total;
 }

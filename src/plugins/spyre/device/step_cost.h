@@ -3,14 +3,15 @@
 #pragma once
 
 #include "plugins/spyre/attention/step_tables.h"
-#include "plugins/spyre/device/cost.h"
+#include "plugins/spyre/compiler/attention_program.h"
 #include "plugins/spyre/device/program.h"
 
 namespace spyre::device {
 
-// The plan's own estimate ("measured" figures) and, for each attention operation, what the step's sequences take in the
-// variants they run in: padded query rows and padded blocks, one after the other, or the padded grid of a batched
-// decode. |tables| may be null for a program without attention.
-double estimate_step_ns(const Program& program, const attention::StepTables* tables);
+// The plan's own estimate ("measured" figures), its calls of attention replaced by the programs that they run: for each
+// sequence of the step the one of its variant (padded query rows and padded blocks), one after the other, or the one of
+// the padded grid of a batched decode; and its KV stores by theirs. |tables| may be null for a program without
+// attention. |times| keeps what it makes: the first step of a variant costs a plan, the next one a look-up.
+double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times);
 
 }  // namespace spyre::device

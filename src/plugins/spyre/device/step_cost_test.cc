@@ -10,34 +10,61 @@
 namespace spyre::device {
 namespace {
 
-TEST(StepCost, AttentionIsAddedPerSequence) {
+using attention::KvLayout;
+
+std::shared_ptr<const Program> block() {
   compiler::Compiler compiler({.features = CpuFeatures::detected()});
-  const auto program = compiler.compile(graph::parse(R"(graph g {
+  return compiler.compile(graph::parse(R"(graph g {
     input %q : f16[@64,8,64]
+    input %k : f16[@64,2,64]
+    input %v : f16[@64,2,64]
+    input %slots : i32[@64]
     input %batch : batch
     state %kv : kv f16[2,64]
-    %a = attention(%q, %kv, %batch) {scale=0.125}
+    %kv1 = kv_store(%kv, %k, %v, %slots)
+    %a = attention(%q, %kv1, %batch) {scale=0.125, softcap=20}
     return %a
   })"));
+}
+
+// The calls' own estimates make way for the programs of the step: one for each sequence, and the store.
+TEST(StepCost, AttentionIsAddedPerSequence) {
+  const auto program = block();
+  double rest = program->card.estimated_ns;
+  for (const DeviceOp& op : program->card.ops) rest -= op.estimated_ns;
   std::vector<attention::SequencePlan> sequences(2);
   sequences[0].variant = {.query = 1, .blocks = 16};
   sequences[1].variant = {.query = 32, .blocks = 4};
   attention::StepTables tables;
   tables.block_size = 128;
-  const double none = estimate_step_ns(*program, &tables);
-  EXPECT_EQ(none, program->card.estimated_ns);
-  const auto one = [&](int64_t query, int64_t keys) {
-    return estimate_ns(measured_costs(), attention_work(query, 8, 2, 64, keys, 2));
-  };
-  tables.sequences = std::span(sequences).first(1);
-  EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + one(1, 2048));
-  tables.sequences = sequences;
-  EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + one(1, 2048) + one(32, 512));
-  // One program over the grid, on more cores than a sequence has KV heads for.
+  for (const KvLayout layout : {KvLayout::kTokenMajor, KvLayout::kHeadMajor}) {
+    compiler::AttentionTimes times(layout);
+    const compiler::AttentionShape shape{
+        .heads = 8, .kv_heads = 2, .head_size = 64, .block_size = 128, .layout = layout, .soft_cap = true};
+    const auto one = [&](const attention::Variant& variant) {
+      return compiler::program_ns(compiler::attention_program(shape, variant), measured_costs());
+    };
+    compiler::AttentionShape uncapped = shape;
+    uncapped.soft_cap = false;
+    const double store = compiler::program_ns(compiler::kv_store_program(uncapped, 64), measured_costs());
+    tables.sequences = {};
+    const double none = estimate_step_ns(*program, &tables, times);
+    EXPECT_NEAR(none, rest + store, 1e-6);
+    tables.sequences = std::span(sequences).first(1);
+    EXPECT_NEAR(estimate_step_ns(*program, &tables, times), none + one({.query = 1, .blocks = 16}), 1e-6);
+    tables.sequences = sequences;
+    EXPECT_NEAR(estimate_step_ns(*program, &tables, times),
+                none + one({.query = 1, .blocks = 16}) + one({.query = 32, .blocks = 4}), 1e-6);
+  }
+  // One program over the grid.
+  compiler::AttentionTimes times;
   tables.grid = attention::Variant{.query = 1, .blocks = 16, .sequences = 64};
-  const double grid = estimate_ns(measured_costs(), batched_attention_work(64, 8, 2, 64, 2048, 2));
-  EXPECT_DOUBLE_EQ(estimate_step_ns(*program, &tables), none + grid);
-  EXPECT_LE(grid, 64 * one(1, 2048));
+  const compiler::AttentionShape shape{.heads = 8, .kv_heads = 2, .head_size = 64, .block_size = 128, .soft_cap = true};
+  const double grid = compiler::program_ns(compiler::attention_program(shape, *tables.grid), measured_costs());
+  tables.sequences = {};
+  const double with_grid = estimate_step_ns(*program, &tables, times);
+  tables.grid.reset();
+  EXPECT_NEAR(with_grid, estimate_step_ns(*program, &tables, times) + grid, 1e-6);
 }
 
 }  // namespace

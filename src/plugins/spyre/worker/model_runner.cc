@@ -67,7 +67,8 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
                  .bf16_order = device_.options().bf16_order,
                  .threads = device_.options().threads}),
       bucketer_(bucket_options(config, settings)),
-      token_ladder_(*config.token_buckets) {
+      token_ladder_(*config.token_buckets),
+      attention_times_(settings.kv_layout, {.max_cores = settings.attention_cores, .lx = {}}) {
   nn::walk(*model_, [this](const nn::Module& module) {
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
@@ -348,7 +349,9 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
 
 double SpyreModelRunner::last_step_card_ns() const {
   double ns = 0;
-  for (const Launch* launch : step_launches_) ns += device::estimate_step_ns(*launch->program, last_tables_);
+  for (const Launch* launch : step_launches_) {
+    ns += device::estimate_step_ns(*launch->program, last_tables_, attention_times_);
+  }
   return ns;
 }
 

@@ -15,6 +15,7 @@
 #include "nn/models/causal_lm.h"
 #include "platform/config.h"
 #include "plugins/spyre/attention/metadata_builder.h"
+#include "plugins/spyre/compiler/attention_program.h"
 #include "plugins/spyre/compiler/compiler.h"
 #include "plugins/spyre/device/device.h"
 #include "plugins/spyre/settings.h"
@@ -83,6 +84,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json warm_up_facts() const;
   nlohmann::json work() const;  // what a step has to read and multiply
   nlohmann::json card_time() const;
+  nlohmann::json lx() const;        // what lives in the scratchpad, of programs and of attention's variants
   nlohmann::json settings() const;  // environment variables that the platform reads
 
   nn::Trace trace_body(int64_t tokens) const;
@@ -132,6 +134,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   RowTotals body_rows_, head_rows_;
   const attention::StepTables* last_tables_ = nullptr;
   double warm_up_card_ns_ = 0;
+  mutable compiler::AttentionTimes attention_times_;  // filled when times are asked for
 };
 
 }  // namespace spyre::worker

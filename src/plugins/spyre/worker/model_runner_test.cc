@@ -292,6 +292,43 @@ TEST(ModelRunner, AHeadMajorCacheHasAnIndexPerHeadAndNoBatchedDecode) {
   EXPECT_EQ(moved[0].at("kv_rows"), token_major.harness.model().num_key_value_heads);
 }
 
+// The account of the scratchpad: every buffer has a verdict, what is resident lies within the budget, and saves what it
+// says; attention is shown in both layouts, whichever the model has.
+TEST(ModelRunner, AccountsForTheScratchpad) {
+  const Golden golden = golden_named("llama_gqa64");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  const nlohmann::json lx = harness.runner().report("lx");
+  const int64_t budget = lx.at("bytes_per_core");
+  EXPECT_EQ(budget, 1'625'344);
+  int64_t resident = 0, blocks = 0;
+  for (const auto& [name, program] : lx.at("programs").items()) {
+    blocks += program.at("graph").get<std::string>().ends_with("DecoderLayer");
+    EXPECT_LE(program.at("resident"), program.at("candidates")) << name;
+    EXPECT_LE(program.at("saved_bytes"), program.at("device_memory_bytes")) << name;
+    int64_t found = 0;
+    for (const nlohmann::json& buffer : program.at("buffers")) {
+      EXPECT_NE(buffer.at("verdict"), "not planned") << name;
+      if (!buffer.contains("address")) continue;
+      ++found;
+      EXPECT_LE(buffer.at("address").get<int64_t>() + buffer.at("bytes_per_core").get<int64_t>(),
+                program.at("peak_bytes_per_core").get<int64_t>());
+    }
+    EXPECT_EQ(found, program.at("resident")) << name;
+    EXPECT_LE(program.at("peak_bytes_per_core"), budget) << name;
+    resident += found;
+  }
+  EXPECT_GE(blocks, 2);  // of the smallest and of the largest bucket
+  EXPECT_GT(resident, 0);
+  std::map<std::string, int64_t> traffic;  // of a decode
+  for (const nlohmann::json& entry : lx.at("attention")) {
+    if (entry.at("query") == 1 && entry.at("sequences") == 0 && !entry.at("restickify_reads_lx")) {
+      traffic.emplace(entry.at("layout"), entry.at("page_traffic_bytes"));
+    }
+  }
+  EXPECT_GT(traffic.at("token_major"), 2 * traffic.at("head_major"));
+  EXPECT_EQ(lx.at("kv_layout"), "token_major");
+}
+
 // Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.
 TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
   for (int layers : {2, 8, 40}) {

@@ -214,6 +214,7 @@ json SpyreModelRunner::report(const std::string& topic) const {
                                                               {"warm_up", &SpyreModelRunner::warm_up_facts},
                                                               {"work", &SpyreModelRunner::work},
                                                               {"card_time", &SpyreModelRunner::card_time},
+                                                              {"lx", &SpyreModelRunner::lx},
                                                               {"settings", &SpyreModelRunner::settings}};
   if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
   json all = json::object();

@@ -1,0 +1,114 @@
+#include "plugins/spyre/device/op_work.h"
+
+#include <algorithm>
+
+#include "graph/op_def.h"
+
+namespace spyre::device {
+namespace {
+
+using graph::OpFamily;
+
+int64_t cores_of(const DeviceOp& op) {
+  int64_t cores = 1;
+  for (const int64_t split : op.splits) cores *= split;
+  return cores;
+}
+
+const graph::Op* graph_op_of(const graph::Graph& graph, const DeviceOp& op) {
+  return op.graph_op < 0 ? nullptr : &graph.ops[op.graph_op];
+}
+
+// Rows are all of the result's dimensions but the last; |walks| says which split cuts each.
+void add_matmul(const CardPlan& plan, const DeviceOp& op, OpWork& work) {
+  const TensorSpec &out = plan.buffers[op.outputs[0]].spec, &weight = plan.buffers[op.inputs[1]].spec;
+  const std::vector<int>& walked = op.walks.at(op.inputs.size());
+  const size_t rank = out.axes.size();
+  work.macs = op.macs;
+  work.rows_per_core = 1;
+  for (size_t d = 0; d + 1 < rank; ++d) {
+    work.rows_per_core *= out.axes[d].card() / (walked[d] < 0 ? 1 : op.splits[walked[d]]);
+  }
+  work.split_reduction = op.reduced_dim >= 0 && op.splits[op.reduced_dim] > 1;
+  if (rank <= 2) return;
+  for (size_t d = 0; d + 2 < rank; ++d) work.batch *= out.axes[d].card();
+  // Matrices are emitted batch outermost; a shared weight makes it a projection.
+  work.form = weight.axes.size() > 2 ? MatmulForm::kFull : MatmulForm::kProjection;
+}
+
+void add_kind(const CardPlan& plan, const DeviceOp& op, const graph::Op& from, OpWork& work) {
+  if (from.def->family == OpFamily::kReduce) {
+    work.kind = op.name.ends_with("nonstick") ? WorkKind::kOuterReduction : WorkKind::kReduction;
+    work.reduced_rows = plan.buffers[op.outputs[0]].spec.logical_elements();
+  } else if (from.name() == "concat") {
+    work.kind = WorkKind::kConcat;
+  } else if (from.name() == "broadcast") {
+    work.kind = WorkKind::kBroadcast;
+  } else if (from.name() == "transpose") {
+    work.kind = WorkKind::kTranspose;
+  }
+}
+
+bool stands_alone(const DeviceOp& op) {
+  return op.name == "restickify" || op.name == "attention" || op.name == "kv_store";
+}
+
+// Whether |next| goes on with something that |op| left inside the card.
+bool hands_on(const CardPlan& plan, const DeviceOp& op, const DeviceOp& next) {
+  if (stands_alone(op) || stands_alone(next)) return false;
+  if (op.outputs.empty()) return op.graph_op == next.graph_op;
+  const auto memory_of = [&](int32_t b) { return plan.buffers[b].view ? plan.buffers[b].base : b; };
+  return std::any_of(op.outputs.begin(), op.outputs.end(), [&](int32_t out) {
+    if (!plan.buffers[memory_of(out)].lx.resident()) return false;
+    return std::any_of(next.inputs.begin(), next.inputs.end(),
+                       [&](int32_t in) { return in >= 0 && memory_of(in) == memory_of(out); });
+  });
+}
+
+}  // namespace
+
+OpWork work_of(const graph::Graph& graph, const CardPlan& plan, const DeviceOp& op) {
+  OpWork work{.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = cores_of(op)};
+  work.scratch_bytes = op.lx_bytes;
+  if (op.name == "restickify") {
+    work.restickify = true;
+    return work;
+  }
+  const graph::Op* from = graph_op_of(graph, op);
+  if (from == nullptr) return work;
+  if (from->def->family == OpFamily::kMatmul) {
+    add_matmul(plan, op, work);
+    return work;
+  }
+  if (from->def->family == OpFamily::kCall) return work;
+  // A stage without a result works on what its operator's first operand has.
+  const bool reduces = from->def->family == OpFamily::kReduce || op.outputs.empty();
+  const int32_t worked_on = reduces && !op.inputs.empty() ? op.inputs[0] : op.outputs.empty() ? -1 : op.outputs[0];
+  if (worked_on >= 0) work.elements = plan.buffers[worked_on].spec.layout.device_elements();
+  if (!op.outputs.empty()) add_kind(plan, op, *from, work);
+  return work;
+}
+
+std::vector<Bundle> bundles_of(const graph::Graph& graph, const CardPlan& plan, const CostConfig& config) {
+  const std::vector<DeviceOp>& ops = plan.ops;
+  std::vector<Bundle> bundles;
+  std::vector<OpWork> works;
+  for (int32_t i = 0; i < static_cast<int32_t>(ops.size()); ++i) {
+    if (i == 0 || !hands_on(plan, ops[i - 1], ops[i])) {
+      bundles.push_back({.first = i, .end = i, .time = {}});
+      works.clear();
+    }
+    works.push_back(work_of(graph, plan, ops[i]));
+    bundles.back().end = i + 1;
+    bundles.back().time = bundle_time(config, works);
+  }
+  return bundles;
+}
+
+double program_ns(const graph::Graph& graph, const CardPlan& plan, const CostConfig& config) {
+  double ns = config.launch_ns.value;
+  for (const Bundle& bundle : bundles_of(graph, plan, config)) ns += bundle.time.total();
+  return ns;
+}
+
+}  // namespace spyre::device

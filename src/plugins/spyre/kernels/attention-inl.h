@@ -31,33 +31,87 @@ constexpr int kTileVecs = R * 4 <= Dot::kAccumulatorVecs                        
                           : R * 2 <= Dot::kAccumulatorVecs - (kAccumulators < 12 ? 1 : 0) ? 2
                                                                                           : 1;
 
-// Up to kTileRows rows that see at least one key of a step, and what becomes of them on the way.
+// Rows of a fold of eight (sum_trees), of which a block has at most kMostRows.
+constexpr int kFoldRows = 8;
+
+// Up to kTileRows consecutive rows that see at least one key of a step, and what becomes of them on the way.
 template <typename Dot>
 struct Block {
-  int64_t row[kMostRows];
-  const uint16_t* q[kMostRows];
-  int lo[kMostRows];  // visible keys within the step
-  int hi[kMostRows];
+  int64_t first = 0;
   int rows = 0;
   int last = 0;         // no row sees a key from here on
   bool masked = false;  // some row does not see all 64
-  alignas(64) float s[kMostRows][kGroupTokens];
+  int lo[kMostRows];    // visible keys within the step
+  int hi[kMostRows];
+  float factor;                                  // what a score in s is still to be multiplied by
+  alignas(64) float s[kMostRows][kGroupTokens];  // q . k
   alignas(64) typename Dot::A p[kMostRows][kGroupTokens];
-  float m[kMostRows], shrink[kMostRows];
+  alignas(64) float lanes[kFoldRows][16] = {};  // of each row: sixteen lanes of its maximum, later of its sum
+  alignas(64) float m[16], shrink[16];          // lane r is row r's
 
-  void add(int64_t index, const uint16_t* words, int first, int end) {
-    row[rows] = index;
-    q[rows] = words;
-    lo[rows] = first;
-    hi[rows] = end;
-    last = end > last ? end : last;
-    masked |= end - first < kGroupTokens;
+  // False where the row is not the next one: it begins another block.
+  bool takes(int64_t row) const { return rows == 0 || row == first + rows; }
+  void add(int64_t row, int first_key, int end_key) {
+    if (rows == 0) first = row;
+    lo[rows] = first_key;
+    hi[rows] = end_key;
+    last = end_key > last ? end_key : last;
+    masked |= end_key - first_key < kGroupTokens;
     ++rows;
+  }
+  // `count` rows from `row` on that see all 64 keys.
+  void fill(int64_t row, int count) {
+    first = row;
+    rows = count;
+    last = kGroupTokens;
+    masked = false;
   }
   void clear() {
     rows = last = 0;
     masked = false;
   }
+};
+
+// The rows of q as the tiles read them: all of a call, packed once, where they fit; else those of one block at a time.
+template <typename Dot>
+class Queries {
+ public:
+  // Rows of q are close together, but a cache line apart from a power of two of 1 KiB or more: rows as far apart would
+  // share the sets of L1.
+  explicit Queries(const AttendCall& call) : call_(call) {
+    const int64_t words = (Dot::units(call.head_dim) * Dot::kWordsPerUnit + 15) / 16 * 16;
+    stride_ = words < 256 ? words : words + 16;
+    all_ = call.rows * stride_ <= kWords;
+    if (all_) pack(0, call.rows);
+  }
+  int64_t stride() const { return stride_; }
+  const typename Dot::A* rows(int64_t first, int64_t count) {
+    if (all_) return words_ + first * stride_;
+    pack(first, count);
+    return words_;
+  }
+
+ private:
+  static constexpr int64_t kWords = 4096;  // 16 KiB
+  static_assert(kWords >= kMostRows * (kMaxHeadDim + 16));
+
+  void pack(int64_t first, int64_t count) {
+    const AttendRows<const uint16_t>& q = call_.q;
+    int64_t head = first % q.group;
+    const uint16_t* position = q.data + first / q.group * q.position_stride;
+    for (int64_t r = 0; r < count; ++r) {
+      Dot::pack(position + head * q.head_stride, call_.head_dim, words_ + r * stride_);
+      if (++head == q.group) {
+        head = 0;
+        position += q.position_stride;
+      }
+    }
+  }
+
+  const AttendCall& call_;
+  int64_t stride_;
+  bool all_;
+  alignas(64) typename Dot::A words_[kWords];
 };
 
 // The register tiles are functions of their own: inlined into a larger one, gcc keeps constants of the softmax in
@@ -119,76 +173,105 @@ SPYRE_TILE void values_tile(const Block<Dot>& block, const uint16_t* v, const ui
 
 // Scores of the block: s[r][0..16 kVecs) = q[r] . k[j].
 template <typename Dot, int R, int kVecs>
-SPYRE_TILE void block_scores(const AttendCall& call, Block<Dot>& block, const uint16_t* k, const uint16_t* ahead) {
+SPYRE_TILE void block_scores(const AttendCall& call, Queries<Dot>& queries, Block<Dot>& block, const uint16_t* k,
+                             const uint16_t* ahead) {
   constexpr int NV = kTileVecs<Dot, R> < kVecs ? kTileVecs<Dot, R> : kVecs;
-  // Close together, but a cache line apart from a power of two: rows 2 KiB apart would share the sets of L1.
-  alignas(64) typename Dot::A q[R * (kMaxHeadDim + 16)];
-  const int64_t stride = (call.head_dim + 31) / 32 * 32 + 16;
-  for (int r = 0; r < R; ++r) Dot::pack(block.q[r], call.head_dim, q + r * stride);
+  const typename Dot::A* q = queries.rows(block.first, R);
   for (int v = 0; v < kVecs; v += NV) {
-    scores_tile<Dot, R, NV>(q, stride, Dot::units(call.head_dim), k + v * 16 * Dot::kKeysPerUnit,
+    scores_tile<Dot, R, NV>(q, queries.stride(), Dot::units(call.head_dim), k + v * 16 * Dot::kKeysPerUnit,
                             v == 0 ? ahead : nullptr, block.s[0] + v * 16);
   }
 }
 
-// Scale, cap and mask; the new maximum of each row. Masked scores become -infinity, which exp makes 0.
-template <typename Dot, int R, int kVecs>
-SPYRE_TILE void block_maxima(const AttendCall& call, Block<Dot>& block) {
-  const Vec scale = set1(call.scale), cap = set1(call.soft_cap), lowest = set1(-__builtin_inff());
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    Vec x[kVecs];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) {
-      x[v] = load(block.s[r] + v * 16) * scale;
-      if (call.soft_cap > 0) x[v] = cap * tanh16(x[v] / cap);
-      if (block.masked) {
-        const auto inside = [v](int j) { return j < v * 16 ? 0 : j > v * 16 + 16 ? 16 : j - v * 16; };
-        x[v] = select(lanes_between(inside(block.lo[r]), inside(block.hi[r])), x[v], lowest);
-      }
-      store(block.s[r] + v * 16, x[v]);
+// Scores of which the largest is not the scale times the largest product: with a cap, or a scale that is not a positive
+// normal number.
+template <typename Dot>
+SPYRE_TILE void scale_scores(const AttendCall& call, Block<Dot>& block, int vecs) {
+  const Vec scale = set1(call.scale), cap = set1(call.soft_cap);
+  for (int r = 0; r < block.rows; ++r) {
+    for (float* s = block.s[r]; s < block.s[r] + vecs * 16; s += 16) {
+      const Vec x = load(s) * scale;
+      store(s, call.soft_cap > 0 ? cap * tanh16(x / cap) : x);
     }
-    Vec most = greater_of(x[0], x[1]);
-    if constexpr (kVecs == 4) most = greater_of(most, greater_of(x[2], x[3]));
-    const float largest = greatest(most);
-    const float before = call.state.m[block.row[r]];
-    block.m[r] = largest > before ? largest : before;
   }
+}
+
+// The new maximum of each row, in the block and in the state, and what acc is multiplied by: exp(-infinity) = 0 in an
+// empty state. Masked scores become -infinity, which exp makes 0. Scaling keeps the order of numbers, rounded or not:
+// it waits until there is one number for each row.
+template <typename Dot, int kVecs>
+SPYRE_TILE void block_maxima(const AttendCall& call, Block<Dot>& block) {
+  const bool in_order = call.soft_cap <= 0 && call.scale >= __FLT_MIN__;
+  if (!in_order) scale_scores(call, block, kVecs);
+  block.factor = in_order ? call.scale : 1;
+  if (block.masked) {
+    const Vec lowest = set1(-__builtin_inff());
+    for (int r = 0; r < block.rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        const auto inside = [v](int j) { return j < v * 16 ? 0 : j > v * 16 + 16 ? 16 : j - v * 16; };
+        float* s = block.s[r] + v * 16;
+        store(s, select(lanes_between(inside(block.lo[r]), inside(block.hi[r])), load(s), lowest));
+      }
+    }
+  }
+  for (int r = 0; r < block.rows; ++r) {
+    const float* s = block.s[r];
+    Vec most = greater_of(load(s), load(s + 16));
+    if constexpr (kVecs == 4) most = greater_of(most, greater_of(load(s + 32), load(s + 48)));
+    store(block.lanes[r], most);
+  }
+  const Vec before = load_n(call.state.m + block.first, block.rows);
+  const Vec m = greater_of(greatest_of_each(block.lanes[0]) * set1(block.factor), before);
+  store_n(call.state.m + block.first, m, block.rows);
+  store(block.m, m);
+  store(block.shrink, exp_not_positive(before - m));
 }
 
 // exp of a score less the maximum. A NaN among these was made by an instruction or came from a 16-bit word: the low
-// bits of its payload, which scale_by_power would add to the exponent, are 0, so it needs no select to stay a NaN.
+// bits of its payload, which the power would add to the exponent, are 0, so it needs no select to stay a NaN.
 template <typename V>
 SPYRE_INLINE V exp_of_score(const V& x) {
-  return select(less(x, set1(math::kExpLowest)), zero(), exp_in_range(x));
+  return exp_by(x, [&](const V& p, const V& shifted) {
+    return scale_by_power_where(not_less(x, set1(math::kExpLowest)), p, shifted);
+  });
 }
 
-// p = round16(exp(s - m)), 0 where masked; the state's l and m; what acc is multiplied by: exp(-infinity) = 0 in an
-// empty state. Where m is -infinity or NaN, a visible key has made the row NaN, so the NaN of -infinity - -infinity
-// changes nothing.
-template <typename Dot, int R, int kVecs>
-SPYRE_TILE void block_weights(const AttendCall& call, Block<Dot>& block) {
-  constexpr int kSide = kBundleVecs < kVecs ? kBundleVecs : kVecs;
-  alignas(64) float fall[16] = {};
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) fall[r] = call.state.m[block.row[r]] - block.m[r];
-  store(fall, exp_not_positive(load(fall)));
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const int64_t row = block.row[r];
-    const Vec largest = set1(block.m[r]);
-    Vec sum = zero();
+// p = round16(exp(s - m)) of kRows rows from r on, 0 where masked, and the sixteen lanes of their sums. Where m is
+// -infinity or NaN, a visible key has made the row NaN, so the NaN of -infinity - -infinity changes nothing.
+template <int kRows, int kVecs, typename Dot>
+SPYRE_INLINE void weights_of(Block<Dot>& block, int r) {
+  constexpr int kSide = kExpVecs / kRows < kVecs ? kExpVecs / kRows : kVecs;  // vectors of each row at a time
+  const Vec factor = set1(block.factor);
+  Vec sum[kRows] = {};
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; v += kSide) {
-      const auto x = bundle<kSide>([&](int i) { return load(block.s[r] + (v + i) * 16); });
-      const auto e = exp_of_score(x - largest);
-#pragma GCC unroll 4
-      for (int i = 0; i < kSide; ++i) sum = sum + Dot::put(block.p[r], (v + i) * 16, e.v[i]);
+  for (int v = 0; v < kVecs; v += kSide) {
+    const auto row = [&](int i) { return r + i / kSide; };
+    const auto at = [&](int i) { return (v + i % kSide) * 16; };
+    const auto x =
+        bundle<kRows * kSide>([&](int i) { return load(block.s[row(i)] + at(i)) * factor - set1(block.m[row(i)]); });
+    const auto e = exp_of_score(x);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const auto part = bundle<kSide>([&](int j) { return e.v[i * kSide + j]; });
+      const auto p = Dot::put(block.p[r + i] + v * 16 / Dot::kElementsPerWord, part);
+#pragma GCC unroll 8
+      for (int j = 0; j < kSide; ++j) sum[i] = sum[i] + p.v[j];
     }
-    block.shrink[r] = fall[r];
-    call.state.l[row] = call.state.l[row] * fall[r] + sum_tree(sum);
-    call.state.m[row] = block.m[r];
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) store(block.lanes[r + i], sum[i]);
+}
+
+// The weights of the block, and the state's l.
+template <typename Dot, int kVecs>
+SPYRE_TILE void block_weights(const AttendCall& call, Block<Dot>& block) {
+  constexpr int kRows = kExpVecs / kVecs < 1 ? 1 : kExpVecs / kVecs;
+  int r = 0;
+  for (; r + kRows <= block.rows; r += kRows) weights_of<kRows, kVecs>(block, r);
+  for (; r < block.rows; ++r) weights_of<1, kVecs>(block, r);
+  float* l = call.state.l + block.first;
+  store_n(l, load_n(l, block.rows) * load(block.shrink) + sum_trees(block.lanes[0]), block.rows);
 }
 
 // acc = acc * shrink + p V over `vecs` (1..4) vectors of one stick; acc[r], v and ahead at its first column.
@@ -216,7 +299,7 @@ SPYRE_TILE void block_values(const AttendCall& call, const Block<Dot>& block, co
   const int64_t stride = attend_stride(call.head_dim);
   for (int64_t d = 0; d < call.head_dim; d += 64) {
     float* acc[R];
-    for (int r = 0; r < R; ++r) acc[r] = call.state.acc + block.row[r] * stride + d;
+    for (int r = 0; r < R; ++r) acc[r] = call.state.acc + (block.first + r) * stride + d;
     const int64_t vecs = (call.head_dim - d + 15) / 16;
     stick_values<Dot, R>(block, v + d * kGroupTokens, ahead == nullptr ? nullptr : ahead + d * kGroupTokens, acc,
                          vecs < 4 ? static_cast<int>(vecs) : 4);
@@ -235,38 +318,34 @@ SPYRE_INLINE void with_rows(int rows, F f) {
   if constexpr (R > 1) with_rows<Dot, F, R - 1>(rows, f);
 }
 
-// f(Constant<rows>, Constant<vectors>): two vectors of sixteen keys where no row sees more, as half of the blocks on
-// the diagonal of a prompt.
+// f(Constant<vectors>): two vectors of sixteen keys where no row sees more, as half of the blocks on the diagonal of a
+// prompt.
 template <typename Dot, typename F>
-SPYRE_INLINE void with_shape(const Block<Dot>& block, F f) {
-  with_rows<Dot>(block.rows, [&](auto rows) {
-    if constexpr (kMostRows > 2) {  // few instances under a sanitizer, as above
-      if (block.last <= 32) return f(rows, Constant<2>{});
-    }
-    f(rows, Constant<4>{});
-  });
+SPYRE_INLINE void with_vecs(const Block<Dot>& block, F f) {
+  if constexpr (kMostRows > 2) {  // few instances under a sanitizer, as above
+    if (block.last <= 32) return f(Constant<2>{});
+  }
+  f(Constant<4>{});
 }
 
 // Two blocks go through the phases side by side: each phase waits for the end of the one before it, some 40 cycles of a
 // reduction or a chain of dependent instructions, and the other block's work fills them.
 template <typename Dot>
-SPYRE_TILE void attend_blocks(const AttendCall& call, Block<Dot>* blocks, int count, const KvGroup& group,
-                              const KvGroup& ahead) {
+SPYRE_TILE void attend_blocks(const AttendCall& call, Queries<Dot>& queries, Block<Dot>* blocks, int count,
+                              const KvGroup& group, const KvGroup& ahead) {
   for (int i = 0; i < count; ++i) {
-    with_shape(blocks[i], [&](auto rows, auto vecs) {
-      block_scores<Dot, decltype(rows)::value, decltype(vecs)::value>(call, blocks[i], group.k,
-                                                                      i == 0 ? ahead.k : nullptr);
+    with_rows<Dot>(blocks[i].rows, [&](auto rows) {
+      with_vecs(blocks[i], [&](auto vecs) {
+        block_scores<Dot, decltype(rows)::value, decltype(vecs)::value>(call, queries, blocks[i], group.k,
+                                                                        i == 0 ? ahead.k : nullptr);
+      });
     });
   }
   for (int i = 0; i < count; ++i) {
-    with_shape(blocks[i], [&](auto rows, auto vecs) {
-      block_maxima<Dot, decltype(rows)::value, decltype(vecs)::value>(call, blocks[i]);
-    });
+    with_vecs(blocks[i], [&](auto vecs) { block_maxima<Dot, decltype(vecs)::value>(call, blocks[i]); });
   }
   for (int i = 0; i < count; ++i) {
-    with_shape(blocks[i], [&](auto rows, auto vecs) {
-      block_weights<Dot, decltype(rows)::value, decltype(vecs)::value>(call, blocks[i]);
-    });
+    with_vecs(blocks[i], [&](auto vecs) { block_weights<Dot, decltype(vecs)::value>(call, blocks[i]); });
   }
   for (int i = 0; i < count; ++i) {
     with_rows<Dot>(blocks[i].rows, [&](auto rows) {
@@ -287,14 +366,8 @@ SPYRE_INLINE StepKeys keys_of_step(const KeyInterval& visible, int64_t base) {
 
 // Blocks of equal height: 8 rows are 4 + 4, not 6 + 2.
 template <typename Dot>
-SPYRE_INLINE int64_t block_height(const AttendCall& call, int64_t base) {
+SPYRE_INLINE int64_t equal_height(int64_t rows) {
   constexpr int64_t kRows = kTileRows<Dot>;
-  if (call.rows <= kRows) return kRows;
-  int64_t rows = 0;
-  for (int64_t p = 0; p * call.q.group < call.rows; ++p) {
-    const StepKeys seen = keys_of_step(call.visible[p], base);
-    if (seen.lo < seen.hi) rows += call.q.group;
-  }
   const int64_t blocks = (rows + kRows - 1) / kRows;
   return blocks > 0 ? (rows + blocks - 1) / blocks : kRows;
 }
@@ -309,35 +382,87 @@ SPYRE_INLINE void ask_for(const uint16_t* next) {
   for (int i = 0; i < 8; ++i) __builtin_prefetch(next + 32 * i, 0, 2);
 }
 
+// The call in hand: its rows go through each group of keys, two blocks at a time.
 template <typename Dot>
-void attend(const AttendCall& call) {
-  Block<Dot> blocks[2];
-  for (int64_t g = 0; g < call.group_count; ++g) {
-    const int64_t base = (call.first_group + g) * kGroupTokens;
-    const int64_t height = block_height<Dot>(call, base);
-    // The first blocks of a step bring the next step's keys and values along.
-    KvGroup ahead = g + 1 < call.group_count ? call.groups[g + 1] : call.ahead;
-    ask_for(ahead.k);
-    int full = 0;
-    const auto flush = [&] {
-      attend_blocks<Dot>(call, blocks, full + (full < 2 && blocks[full].rows > 0), call.groups[g], ahead);
-      ahead = {};
-      blocks[0].clear();
-      blocks[1].clear();
-      full = 0;
-    };
-    const uint16_t* q = call.q.data;
-    for (int64_t p = 0, row = 0; row < call.rows; ++p, q += call.q.position_stride) {
-      const StepKeys seen = keys_of_step(call.visible[p], base);
-      const int64_t end = row + call.q.group;
+class Attend {
+ public:
+  explicit Attend(const AttendCall& call) : call_(call), queries_(call) {
+    for (int64_t p = 0; p * call.q.group < call.rows; ++p) {
+      if (call.visible[p].lo > all_lo_) all_lo_ = call.visible[p].lo;
+      if (call.visible[p].hi < all_hi_) all_hi_ = call.visible[p].hi;
+    }
+  }
+
+  void run() {
+    for (int64_t g = 0; g < call_.group_count; ++g) {
+      const int64_t base = (call_.first_group + g) * kGroupTokens;
+      group_ = &call_.groups[g];
+      // The first blocks of a step bring the next step's keys and values along.
+      ahead_ = g + 1 < call_.group_count ? call_.groups[g + 1] : call_.ahead;
+      ask_for(ahead_.k);
+      if (all_lo_ <= base && base + kGroupTokens <= all_hi_) {
+        visit_all();
+      } else {
+        visit_some(base);
+      }
+      flush();
+    }
+  }
+
+ private:
+  // Every row sees every key.
+  void visit_all() {
+    const int64_t height = equal_height<Dot>(call_.rows);
+    for (int64_t row = 0; row < call_.rows; row += height) {
+      blocks_[count_].fill(row, static_cast<int>(height < call_.rows - row ? height : call_.rows - row));
+      if (++count_ == 2) flush();
+    }
+  }
+
+  void visit_some(int64_t base) {
+    const int64_t group = call_.q.group;
+    int64_t rows = 0;
+    for (int64_t p = 0; p * group < call_.rows; ++p) {
+      const StepKeys seen = keys_of_step(call_.visible[p], base);
+      if (seen.lo < seen.hi) rows += group;
+    }
+    const int64_t height = equal_height<Dot>(rows);
+    for (int64_t p = 0, row = 0; row < call_.rows; ++p) {
+      const StepKeys seen = keys_of_step(call_.visible[p], base);
+      const int64_t end = row + group;
       if (seen.lo >= seen.hi) row = end;
-      for (const uint16_t* head = q; row < end; ++row, head += call.q.head_stride) {
-        blocks[full].add(row, head, seen.lo, seen.hi);
-        if (blocks[full].rows == height && ++full == 2) flush();
+      for (; row < end; ++row) {
+        if (blocks_[count_].rows == height || !blocks_[count_].takes(row)) next_block();
+        blocks_[count_].add(row, seen.lo, seen.hi);
       }
     }
-    flush();
+    if (blocks_[count_].rows > 0) ++count_;
   }
+
+  void next_block() {
+    if (++count_ == 2) flush();
+  }
+
+  void flush() {
+    attend_blocks<Dot>(call_, queries_, blocks_, count_, *group_, ahead_);
+    if (count_ > 0) ahead_ = {};
+    count_ = 0;
+    blocks_[0].clear();
+    blocks_[1].clear();
+  }
+
+  const AttendCall& call_;
+  Queries<Dot> queries_;
+  int64_t all_lo_ = 0, all_hi_ = INT64_MAX;  // what every row sees
+  const KvGroup* group_ = nullptr;
+  KvGroup ahead_;
+  int count_ = 0;  // whole blocks that wait
+  Block<Dot> blocks_[2];
+};
+
+template <typename Dot>
+void attend(const AttendCall& call) {
+  Attend<Dot>(call).run();
 }
 
 // The factors of sixteen rows at a time, of which `count` exist.

@@ -13,6 +13,8 @@ struct NativePairDot {
   using Element = Bf16;
   using A = uint32_t;  // a pair
   static constexpr int kKeysPerUnit = 2;
+  static constexpr int kWordsPerUnit = 1;
+  static constexpr int kElementsPerWord = 2;
   static constexpr int kGroupUnits = 1;
   static constexpr int kAskRows = 8;  // never: two products and sums in one instruction
   static constexpr int kAccumulatorVecs = kAccumulators;
@@ -24,10 +26,25 @@ struct NativePairDot {
       _mm512_store_si512(out + i / 2, _mm512_maskz_loadu_epi16(lanes, q + i));
     }
   }
-  static SPYRE_INLINE Vec put(A* out, int64_t i, Vec p) {
-    const __m256i words = Bf16::pack(p);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(out + i / 2), words);
-    return Bf16::widen(words);
+  // Two vectors of weights to one of words, and each back by one permutation: word i to the upper half of lane i.
+  template <int N>
+  static SPYRE_INLINE Bundle<N> put(A* out, const Bundle<N>& p) {
+    static_assert(N % 2 == 0);
+    Bundle<N> rounded;
+#pragma GCC unroll 8
+    for (int i = 0; i < N; i += 2) {
+      const __m512i words = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(p.v[i + 1].v, p.v[i].v));
+      _mm512_store_si512(out + i * 8, words);
+      rounded.v[i] = upper_halves(words, 0);
+      rounded.v[i + 1] = upper_halves(words, 16);
+    }
+    return rounded;
+  }
+  static SPYRE_INLINE Vec upper_halves(__m512i words, int first) {
+    const __m512i order =
+        _mm512_add_epi32(_mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 16),
+                         _mm512_set1_epi32(first << 16));
+    return from_bits(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, order, words));
   }
   static SPYRE_INLINE Vec dot(Vec c, __m512i a, __m512i b) {
     return {_mm512_dpbf16_ps(c.v, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};

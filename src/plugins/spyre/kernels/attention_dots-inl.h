@@ -4,8 +4,8 @@
 // for u in [first, last), ascending; a *unit* u is what the order takes at a time: one k (sequential) or a pair of k
 // (pair, tile).
 //
-// Ranges of units are whole multiples of kGroupUnits. With kAskRows rows or more, the arithmetic on a cache line of the
-// stick takes longer than memory takes to bring one.
+// A row of a has kWordsPerUnit elements a unit. Ranges of units are whole multiples of kGroupUnits. With kAskRows rows
+// or more, the arithmetic on a cache line of the stick takes longer than memory takes to bring one.
 //
 // run_masked() does the 64 keys of P x V for rows that see different keys: row r sees [lo[r], hi[r]), its a is 0
 // elsewhere. The definition multiplies masked keys as zeros. Here they are left out wherever no row sees them and where
@@ -15,6 +15,7 @@
 #pragma once
 
 #include "plugins/spyre/kernels/attention.h"
+#include "plugins/spyre/kernels/simd_bundle-inl.h"
 
 namespace spyre::kernels {
 namespace {
@@ -89,11 +90,23 @@ SPYRE_INLINE void run_masked_units(const typename Dot::A* a, int64_t lda, const 
   }
 }
 
+// N vectors of weights, rounded, as fp32 at `out`.
+template <typename T, int N>
+SPYRE_INLINE Bundle<N> put_wide(float* out, const Bundle<N>& p) {
+  return bundle<N>([&](int i) {
+    const Vec rounded = T::round(p.v[i]);
+    store(out + i * 16, rounded);
+    return rounded;
+  });
+}
+
 // f16: one k at a time.
 struct SequentialDot {
   using Element = F16;
   using A = float;
   static constexpr int kKeysPerUnit = 1;
+  static constexpr int kWordsPerUnit = 1;
+  static constexpr int kElementsPerWord = 1;
   static constexpr int kGroupUnits = 1;
   static constexpr int kAskRows = 4;
   static constexpr int kAccumulatorVecs = kAccumulators;
@@ -101,10 +114,9 @@ struct SequentialDot {
   static SPYRE_INLINE void pack(const uint16_t* q, int64_t d, A* out) {
     for (int64_t i = 0; i < d; i += 16) store(out + i, d - i >= 16 ? F16::load(q + i) : F16::load_n(q + i, d - i));
   }
-  static SPYRE_INLINE Vec put(A* out, int64_t i, Vec p) {
-    const Vec rounded = F16::round(p);
-    store(out + i, rounded);
-    return rounded;
+  template <int N>
+  static SPYRE_INLINE Bundle<N> put(A* out, const Bundle<N>& p) {
+    return put_wide<F16>(out, p);
   }
   template <int R, int NV>
   static SPYRE_INLINE void run(const A* a, int64_t lda, const uint16_t* b, int64_t first, int64_t last,
@@ -139,6 +151,8 @@ struct WidePairs {
   using Element = Bf16;
   using A = float;
   static constexpr int kKeysPerUnit = 2;
+  static constexpr int kWordsPerUnit = 2;
+  static constexpr int kElementsPerWord = 1;
   static constexpr int kAskRows = 4;
   static SPYRE_INLINE void pack_padded(const uint16_t* q, int64_t d, int64_t padded, A* out) {
     for (int64_t i = 0; i < padded; i += 16) {
@@ -146,10 +160,9 @@ struct WidePairs {
       store(out + i, count == 16 ? Bf16::load(q + i) : Bf16::load_n(q + i, count));
     }
   }
-  static SPYRE_INLINE Vec put(A* out, int64_t i, Vec p) {
-    const Vec rounded = Bf16::round(p);
-    store(out + i, rounded);
-    return rounded;
+  template <int N>
+  static SPYRE_INLINE Bundle<N> put(A* out, const Bundle<N>& p) {
+    return put_wide<Bf16>(out, p);
   }
   // c += a[.][k] times the even or odd elements of unit u. Loading the stick twice leaves registers for the tile.
   template <bool kOdd, int R, int NV>

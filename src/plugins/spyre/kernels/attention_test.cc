@@ -8,6 +8,8 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -34,10 +36,11 @@ struct Shape {
   float soft_cap = 0;
   int64_t block_size = 64;
   bool causal = true;
+  std::optional<float> scale;  // without one 1 / sqrt(d)
   std::string name() const {
     return "d=" + std::to_string(d) + " positions=" + std::to_string(positions) + " group=" + std::to_string(group) +
            " length=" + std::to_string(length) + " window=" + std::to_string(window) +
-           " cap=" + std::to_string(soft_cap);
+           " cap=" + std::to_string(soft_cap) + " scale=" + (scale ? std::to_string(*scale) : "1/sqrt(d)");
   }
 };
 
@@ -190,7 +193,7 @@ class Problem {
     std::transform(w.begin(), w.end(), f.begin(), [&](uint16_t x) { return load_16bit(dtype_, x); });
     return f;
   }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.d)); }
+  float scale() const { return shape_.scale.value_or(1.0f / std::sqrt(static_cast<float>(shape_.d))); }
 
   Words q, k, v;
   std::vector<KeyInterval> visible;  // one per position
@@ -269,6 +272,15 @@ TEST(Attention, EveryHeadSize) {
   }
 }
 
+// Rows that are packed together for a whole call, and rows too long for that.
+TEST(Attention, LongRowsInGroups) {
+  for (int64_t d : {96, 200, 512}) {
+    for (int64_t group : {1, 3, 7}) {
+      ASSERT_NO_FATAL_FAILURE(expect_reference({.d = d, .positions = 21, .group = group, .length = 90}));
+    }
+  }
+}
+
 TEST(Attention, EveryNumberOfRows) {
   for (int64_t positions = 1; positions <= 70; ++positions) {
     const int64_t d = positions % 3 == 0 ? 80 : 32;
@@ -305,6 +317,46 @@ TEST(Attention, SoftCapAndNoCausality) {
   ASSERT_NO_FATAL_FAILURE(expect_reference({.d = 64, .positions = 10, .group = 2, .length = 200, .soft_cap = 0.5f}));
   ASSERT_NO_FATAL_FAILURE(expect_reference({.d = 48, .positions = 33, .length = 600, .window = 70, .soft_cap = 30.0f}));
   ASSERT_NO_FATAL_FAILURE(expect_reference({.d = 64, .positions = 50, .length = 77, .causal = false}));
+}
+
+// The largest score is the scale times the largest product only where the scale keeps their order.
+TEST(Attention, ScalesThatAreNotPositiveOrNotNormal) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (float scale : {-0.125f, 0.0f, -0.0f, 1e-40f, 1.17549435e-38f, 3.0f, 3e38f, kInfinity, -kInfinity,
+                      std::numeric_limits<float>::quiet_NaN()}) {
+    for (int64_t positions : {1, 40}) {
+      const Shape shape{.d = 32, .positions = positions, .group = 2, .length = 150, .window = 70, .scale = scale};
+      ASSERT_NO_FATAL_FAILURE(expect_reference(shape));
+    }
+  }
+}
+
+// Scores around the least argument of exp, where its result is still a normal bf16 but defined as 0, and far below: a
+// value of 2^100 shows a weight of 2^-126.
+TEST(Attention, WeightsAroundTheLeastExponential) {
+  ScopedFlushDenormals flush;
+  for (float below : {86.0f, 87.3f, 87.3299942f, 87.33f, 87.3300095f, 87.335f, 87.3365f, 87.337f, 87.5f, 87.68f, 87.7f,
+                      87.9f, 88.1f, 88.5f, 89.0f, 104.0f, 1e4f, 1e30f, 3e38f}) {
+    for (const Order& order : kOrders) {
+      Problem problem(order.dtype, order.order, {.d = 16, .positions = 3, .length = 150, .scale = below});
+      const auto word = [&](float x) { return store_16bit(order.dtype, x); };
+      std::fill(problem.q.begin(), problem.q.end(), word(0.0f));
+      for (size_t i = 0; i < problem.q.size(); i += 16) problem.q[i] = word(1.0f);
+      for (size_t t = 0; t < 150; ++t) {
+        std::fill_n(problem.k.begin() + t * 16, 16, word(t % 64 == 5 ? 0.0f : -1.0f));  // scores 0 and -below
+        std::fill_n(problem.v.begin() + t * 16, 16,
+                    word(t % 64 == 5                  ? 0.0f
+                         : order.dtype == DType::kF16 ? 6e4f
+                                                      : std::ldexp(1.0f, 100)));
+      }
+      problem.fill_pages();
+      const Result want = problem.reference();
+      for_each_kernel(order, [&](const AttentionKernels& kernels) {
+        ASSERT_NO_FATAL_FAILURE(
+            expect_equal(order.dtype, problem.run(kernels), want, kernels.name + (" " + std::to_string(below))));
+      });
+    }
+  }
 }
 
 TEST(Attention, ProductsThatUnderflowAndZerosOfBothSigns) {

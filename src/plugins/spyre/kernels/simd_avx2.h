@@ -40,9 +40,9 @@ SPYRE_INLINE void store(float* p, Vec x) {
   _mm256_storeu_ps(p + 8, x.b);
 }
 SPYRE_INLINE Vec load_n(const float* p, int64_t n) {
-  alignas(32) float t[16] = {};
-  for (int64_t i = 0; i < n; ++i) t[i] = p[i];
-  return load(t);
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), count = _mm256_set1_epi32(static_cast<int>(n));
+  return {_mm256_maskload_ps(p, _mm256_cmpgt_epi32(count, lanes)),
+          _mm256_maskload_ps(p + 8, _mm256_cmpgt_epi32(count, _mm256_add_epi32(lanes, _mm256_set1_epi32(8))))};
 }
 SPYRE_INLINE void store_n(float* p, Vec x, int64_t n) {
   alignas(32) float t[16];
@@ -106,6 +106,9 @@ SPYRE_INLINE Mask less(Vec x, Vec y) {
 SPYRE_INLINE Mask equal(Vec x, Vec y) {
   return {_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ)};
 }
+SPYRE_INLINE Mask not_less(Vec x, Vec y) {
+  return {_mm256_cmp_ps(x.a, y.a, _CMP_NLT_UQ), _mm256_cmp_ps(x.b, y.b, _CMP_NLT_UQ)};
+}
 SPYRE_INLINE Mask is_nan(Vec x) {
   return {_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)};
 }
@@ -126,6 +129,10 @@ SPYRE_INLINE Vec scale_by_power(Vec x, Vec shifted) {
   const Bits p = bits_of(x), n = bits_of(shifted);
   return from_bits(
       {_mm256_add_epi32(p.a, _mm256_slli_epi32(n.a, 23)), _mm256_add_epi32(p.b, _mm256_slli_epi32(n.b, 23))});
+}
+SPYRE_INLINE Vec scale_by_power_where(Mask kept, Vec x, Vec shifted) {
+  const Vec y = scale_by_power(x, shifted);
+  return {_mm256_and_ps(y.a, kept.a), _mm256_and_ps(y.b, kept.b)};
 }
 SPYRE_INLINE void split_exponent(Vec x, Vec& exponent, Vec& mantissa) {
   const auto exponent_of = [](__m256i bits) {
@@ -149,6 +156,29 @@ SPYRE_INLINE float greatest(Vec x) {
   __m128 s = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   s = _mm_max_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+// Eight trees side by side: a shuffle brings halves of two registers together, and each step has half as many. f takes
+// the two halves.
+template <typename F>
+SPYRE_INLINE Vec fold_rows(const float* rows, F f) {
+  const auto eights = [&](int r) { return f(_mm256_loadu_ps(rows + r * 16), _mm256_loadu_ps(rows + r * 16 + 8)); };
+  const auto fours = [&](int r) {  // of rows r and r + 4, one in each half
+    const __m256 a = eights(r), b = eights(r + 4);
+    return f(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  };
+  const auto twos = [&](int r) {  // of rows r and r + 1; r + 4 and r + 5
+    const __m256 a = fours(r), b = fours(r + 1);
+    return f(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
+  };
+  const __m256 a = twos(0), b = twos(2);
+  return {f(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)), _mm256_setzero_ps()};
+}
+SPYRE_INLINE Vec sum_trees(const float* rows) {
+  return fold_rows(rows, [](__m256 a, __m256 b) { return _mm256_add_ps(a, b); });
+}
+SPYRE_INLINE Vec greatest_of_each(const float* rows) {
+  return fold_rows(rows, [](__m256 a, __m256 b) { return _mm256_max_ps(a, b); });
 }
 
 using Pairs = Bits;

@@ -101,6 +101,9 @@ SPYRE_INLINE Mask less(Vec a, Vec b) {
 SPYRE_INLINE Mask equal(Vec a, Vec b) {
   return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ)};
 }
+SPYRE_INLINE Mask not_less(Vec a, Vec b) {
+  return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_NLT_UQ)};
+}
 SPYRE_INLINE Mask is_nan(Vec a) {
   return {_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q)};
 }
@@ -113,6 +116,9 @@ SPYRE_INLINE Vec select(Mask m, Vec yes, Vec no) {
 
 SPYRE_INLINE Vec scale_by_power(Vec x, Vec shifted) {
   return from_bits(_mm512_add_epi32(bits_of(x), _mm512_slli_epi32(bits_of(shifted), 23)));
+}
+SPYRE_INLINE Vec scale_by_power_where(Mask kept, Vec x, Vec shifted) {
+  return from_bits(_mm512_maskz_add_epi32(kept.m, bits_of(x), _mm512_slli_epi32(bits_of(shifted), 23)));
 }
 SPYRE_INLINE void split_exponent(Vec x, Vec& exponent, Vec& mantissa) {
   const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits_of(x), _mm512_set1_epi32(0x3f3504f3)), 23);
@@ -139,6 +145,31 @@ SPYRE_INLINE float greatest(Vec x) {
   __m128 s = halves4(x.v, low, true);
   s = _mm_max_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+// Eight trees side by side: a shuffle brings halves of two registers together, and each step has half as many. f takes
+// the two halves.
+template <typename F>
+SPYRE_INLINE Vec fold_rows(const float* rows, F f) {
+  const auto eights = [&](int r) {  // of rows r and r + 1
+    const __m512 a = _mm512_loadu_ps(rows + r * 16), b = _mm512_loadu_ps(rows + r * 16 + 16);
+    return f(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  };
+  const auto fours = [&](int r) {  // of rows r to r + 3, one in each quarter
+    const __m512 a = eights(r), b = eights(r + 2);
+    return f(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  };
+  const __m512 a = fours(0), b = fours(4);
+  const __m512 twos = f(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));  // quarter i: rows i and i + 4
+  const __m512 ones = f(_mm512_shuffle_ps(twos, twos, 0x88), _mm512_shuffle_ps(twos, twos, 0xdd));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+  return {_mm512_maskz_permutexvar_ps(0x00ff, order, ones)};
+}
+SPYRE_INLINE Vec sum_trees(const float* rows) {
+  return fold_rows(rows, [](__m512 a, __m512 b) { return _mm512_add_ps(a, b); });
+}
+SPYRE_INLINE Vec greatest_of_each(const float* rows) {
+  return fold_rows(rows, [](__m512 a, __m512 b) { return _mm512_max_ps(a, b); });
 }
 
 // Thirty-two 16-bit words, as a pair order uses them: [16][2].

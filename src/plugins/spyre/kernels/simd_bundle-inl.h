@@ -11,8 +11,10 @@
 namespace spyre::kernels {
 namespace {
 
-// As many as the registers hold with their intermediate results.
+// As many as the registers hold with their intermediate results. Of an exponential alone, three Vecs each: eight such
+// chains keep both pipes of a Zen 4 busy, though some of their operands wait in memory.
 constexpr int kBundleVecs = kAccumulators >= 24 ? 4 : kAccumulators >= 6 ? 2 : 1;
+constexpr int kExpVecs = kAccumulators >= 24 ? 8 : kBundleVecs;
 
 template <int N>
 struct Bundle {
@@ -26,14 +28,14 @@ struct BundleMask {
 template <int N, typename F>
 SPYRE_INLINE Bundle<N> bundle(F f) {
   Bundle<N> r;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < N; ++i) r.v[i] = f(i);
   return r;
 }
 template <int N, typename F>
 SPYRE_INLINE BundleMask<N> bundle_mask(F f) {
   BundleMask<N> r;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < N; ++i) r.m[i] = f(i);
   return r;
 }
@@ -77,8 +79,16 @@ SPYRE_BUNDLE_BINARY(scale_by_power, scale_by_power(x, y))
 #undef SPYRE_BUNDLE_BINARY
 
 template <int N>
+SPYRE_INLINE Bundle<N> scale_by_power_where(const BundleMask<N>& kept, const Bundle<N>& x, const Bundle<N>& shifted) {
+  return bundle<N>([&](int i) { return scale_by_power_where(kept.m[i], x.v[i], shifted.v[i]); });
+}
+template <int N>
+SPYRE_INLINE Bundle<N> fma_f16(const Bundle<N>& a, const Vec& b, const Bundle<N>& c) {
+  return bundle<N>([&](int i) { return fma_f16(a.v[i], b, c.v[i]); });
+}
+template <int N>
 SPYRE_INLINE void settle(Bundle<N>& x) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < N; ++i) settle(x.v[i]);
 }
 template <int N>
@@ -95,7 +105,7 @@ SPYRE_INLINE Bundle<N> neg_bits(const Bundle<N>& x) {
 }
 template <int N>
 SPYRE_INLINE void split_exponent(const Bundle<N>& x, Bundle<N>& exponent, Bundle<N>& mantissa) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < N; ++i) split_exponent(x.v[i], exponent.v[i], mantissa.v[i]);
 }
 
@@ -108,6 +118,11 @@ template <typename A, typename B, int N = kParts<A, B>>
   requires(N > 0)
 SPYRE_INLINE BundleMask<N> equal(const A& a, const B& b) {
   return bundle_mask<N>([&](int i) { return equal(part(a, i), part(b, i)); });
+}
+template <typename A, typename B, int N = kParts<A, B>>
+  requires(N > 0)
+SPYRE_INLINE BundleMask<N> not_less(const A& a, const B& b) {
+  return bundle_mask<N>([&](int i) { return not_less(part(a, i), part(b, i)); });
 }
 template <int N>
 SPYRE_INLINE BundleMask<N> is_nan(const Bundle<N>& x) {

@@ -21,21 +21,28 @@ SPYRE_INLINE V polynomial(const float (&c)[N], const V& x) {
   return p;
 }
 
-template <typename V>
-SPYRE_INLINE V exp_in_range(const V& x) {
+// exp(x) = p 2^n for x between kExpLowest and kExpHighest: returns scale(p, n + 1.5 * 2^23). Not p itself: gcc 12 keeps
+// a Bundle of AVX2 that has been settled and is then returned in memory, and halves the speed.
+template <typename V, typename F>
+SPYRE_INLINE V exp_by(const V& x, F scale) {
   const Vec magic = set1(math::kRoundMagic);
   V shifted = x * set1(math::kLog2E) + magic;
   settle(shifted);
   V n = shifted - magic;
   settle(n);
-  V r = (x - n * set1(math::kLn2High)) - n * set1(math::kLn2Low);
+  V r = fma_f16(n, set1(-math::kLn2High), x) - n * set1(math::kLn2Low);  // the first product is exact
   settle(r);
   V p = polynomial(math::kExp, r);
   p = p * r + set1(1.0f);
   settle(p);
   p = p * r + set1(1.0f);
   settle(p);
-  return scale_by_power(p, shifted);
+  return scale(p, shifted);
+}
+
+template <typename V>
+SPYRE_INLINE V exp_in_range(const V& x) {
+  return exp_by(x, [](const V& p, const V& shifted) { return scale_by_power(p, shifted); });
 }
 
 // exp of x <= 0, -infinity or NaN.

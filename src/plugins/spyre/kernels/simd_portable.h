@@ -145,6 +145,9 @@ SPYRE_INLINE Mask less(Vec a, Vec b) {
 SPYRE_INLINE Mask equal(Vec a, Vec b) {
   return each_mask([&](int i) { return (I4)(a.v[i] == b.v[i]); });
 }
+SPYRE_INLINE Mask not_less(Vec a, Vec b) {  // also where one is NaN
+  return each_mask([&](int i) { return ~(I4)(a.v[i] < b.v[i]); });
+}
 SPYRE_INLINE Mask is_nan(Vec a) {
   return each_mask([&](int i) { return (I4)(a.v[i] != a.v[i]); });
 }
@@ -163,6 +166,10 @@ SPYRE_INLINE Vec select(Mask m, Vec yes, Vec no) {
 // x * 2^n where `shifted` is n + 1.5 * 2^23; x and the result are normal numbers.
 SPYRE_INLINE Vec scale_by_power(Vec x, Vec shifted) {
   return each([&](int i) { return (F4)((U4)x.v[i] + ((U4)shifted.v[i] << 23)); });
+}
+// The same, and +0 in lanes that are not kept.
+SPYRE_INLINE Vec scale_by_power_where(Mask kept, Vec x, Vec shifted) {
+  return each([&](int i) { return (F4)(((I4)x.v[i] + ((I4)shifted.v[i] << 23)) & kept.m[i]); });
 }
 // A positive normal x as mantissa * 2^exponent, the mantissa in [sqrt(1/2), sqrt(2)).
 SPYRE_INLINE void split_exponent(Vec x, Vec& exponent, Vec& mantissa) {
@@ -184,6 +191,18 @@ SPYRE_INLINE float greatest(Vec x) {
   const F4 b = choose(x.v[0] > x.v[2], x.v[0], x.v[2]), c = choose(x.v[1] > x.v[3], x.v[1], x.v[3]);
   const F4 a = choose(b > c, b, c);
   return greater(greater(a[0], a[2]), greater(a[1], a[3]));
+}
+
+// The same of eight rows of sixteen floats, one after the other in memory: lane r is row r's, the other lanes are 0.
+SPYRE_INLINE Vec sum_trees(const float* rows) {
+  Vec r = {};
+  for (int i = 0; i < 8; ++i) r.v[i / 4][i % 4] = sum_tree(load(rows + i * 16));
+  return r;
+}
+SPYRE_INLINE Vec greatest_of_each(const float* rows) {
+  Vec r = {};
+  for (int i = 0; i < 8; ++i) r.v[i / 4][i % 4] = greatest(load(rows + i * 16));
+  return r;
 }
 
 // Thirty-two words as a pair order keeps them, [16][2]: their even and odd elements as fp32.

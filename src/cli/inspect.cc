@@ -1,4 +1,5 @@
-// spyre inspect: what was compiled for a model, how it lies in memory, which rules it met, what moves per step.
+// spyre inspect: what was compiled for a model, how it lies in memory, which rules it met, what moves per step; of a
+// configuration without weights, whether it would fit and how fast it would be.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,8 @@
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
+#include "cli/report_page.h"
+#include "cli/sizing.h"
 
 namespace spyre::cli {
 namespace {
@@ -39,14 +42,59 @@ void complete(json& report) {
   }
 }
 
+struct Options {
+  ModelOptions model;
+  SizingOptions sizing;
+  std::string format = "text", topic = "all", report;
+};
+
+std::string json_text(const json& value) {
+  return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+// A name for the page: the folder's, or the file's without what every file has.
+std::string page_name(std::filesystem::path model) {
+  model = model.lexically_normal();
+  if (model.filename().empty() || model.filename() == "config.json") model = model.parent_path();
+  const std::string name = model.extension() == ".gguf" ? model.stem().string() : model.filename().string();
+  return name.empty() || name == "." ? "model" : name;
+}
+
+void write_report(const Options& options) {
+  const json size = ask_size(options.model, options.sizing, true);
+  json run;
+  if (!is_configuration_alone(options.model.model)) {
+    const OpenModel open = open_model(options.model.config(), true);
+    run = open.instance.worker->report("all");
+  }
+  write_file(options.report, report_page(page_name(options.model.model), size, run));
+}
+
+// From the configuration alone.
+void show_size(const Options& options) {
+  const json answer = ask_size(options.model, options.sizing, false);
+  write_out(options.format == "json" ? json_text(answer) : sizing_text(answer));
+}
+
+void show_reports(const Options& options) {
+  const OpenModel open = open_model(options.model.config(), options.format == "text");
+  json report = open.instance.worker->report(options.topic);
+  if (report.is_null()) {
+    throw_error(ErrorCode::kInvalidArgument, "--topic: the platform {} has no '{}'", open.instance.config.platform,
+                options.topic);
+  }
+  if (options.topic == "all") complete(report);
+  if (options.format == "json") return write_out(json_text(report));
+  std::string text;
+  append_tree(text, report.is_object() ? report : json{{options.topic, report}}, 0);
+  write_out(text);
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("inspect", "What is compiled, laid out and moved for a model");
-  struct Options {
-    ModelOptions model;
-    std::string format = "text", topic = "all";
-  };
+  CLI::App* command =
+      app.add_subcommand("inspect", "What is compiled, laid out and moved for a model; whether it fits");
   auto options = std::make_shared<Options>();
   command
       ->add_option("--topic", options->topic,
@@ -64,20 +112,29 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}))
       ->group("Output");
+  command
+      ->add_option(
+          "--report", options->report,
+          "Write one HTML page instead: fit, speed over batch, context and cards, programs with their layouts, "
+          "roofline, rules")
+      ->type_name("FILE")
+      ->group("Output");
+  options->sizing.add_to(*command);
   options->model.add_to(*command);
-  command->footer("Examples:\n  spyre inspect MODEL\n  spyre inspect MODEL --topic memory --format json");
+  command->footer(
+      "MODEL may be a config.json, or a folder with nothing else: then, and with any of the sizing flags, no weights "
+      "are\n"
+      "read, and the answer is whether the model fits and how fast it would be (docs/sizing.md).\n"
+      "\n"
+      "Examples:\n"
+      "  spyre inspect MODEL\n"
+      "  spyre inspect MODEL --topic memory --format json\n"
+      "  spyre inspect granite-8b/config.json --batch 32 --context 8192 --report granite.html\n"
+      "  spyre inspect llama-70b/config.json --batch 32 --context 8192 --cards 8");
   command->final_callback([options] {
-    const OpenModel open = open_model(options->model.config(), options->format == "text");
-    json report = open.instance.worker->report(options->topic);
-    if (report.is_null()) {
-      throw_error(ErrorCode::kInvalidArgument, "--topic: the platform {} has no '{}'", open.instance.config.platform,
-                  options->topic);
-    }
-    if (options->topic == "all") complete(report);
-    if (options->format == "json") return write_out(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-    std::string text;
-    append_tree(text, report.is_object() ? report : json{{options->topic, report}}, 0);
-    write_out(text);
+    if (!options->report.empty()) return write_report(*options);
+    if (options->sizing.given() || is_configuration_alone(options->model.model)) return show_size(*options);
+    show_reports(*options);
   });
 }
 

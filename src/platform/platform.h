@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "runner/forward.h"
 
 namespace spyre::platform {
+
+struct SizingQuestion;
 
 class SPYRE_API Platform {
  public:
@@ -33,6 +36,10 @@ class SPYRE_API Platform {
   // |config| has passed check_and_update_config. The runner keeps |checkpoint| alive as long as it needs it.
   virtual std::unique_ptr<runner::ModelRunner> create_model_runner(
       const EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const = 0;
+
+  // Whether a model of this configuration fits here, and how fast it would be (sizing.h); null when the platform cannot
+  // tell. Throws Error(kInvalidArgument) for a question out of range, and what reading the configuration throws.
+  virtual nlohmann::json size_model(const SizingQuestion& question) const;
 };
 
 // |model| as |platform| builds it: registries filled, architecture resolved. Throws kFailedPrecondition for a config

@@ -1,6 +1,7 @@
 #include "plugins/spyre/platform.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/cpu.h"
@@ -11,6 +12,7 @@
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/layers/layers.h"
 #include "plugins/spyre/settings.h"
+#include "plugins/spyre/sizing/sizing.h"
 #include "plugins/spyre/worker/model_runner.h"
 
 namespace spyre::plugin {
@@ -105,6 +107,10 @@ std::unique_ptr<runner::ModelRunner> SpyrePlatform::create_model_runner(
   if (config.preset == Preset::kOriginal) refuse_norms_of_padded_heads(*model, checkpoint->config().head_dim);
   return std::make_unique<worker::SpyreModelRunner>(config, Settings::from_environment(), std::move(checkpoint),
                                                     std::move(model));
+}
+
+nlohmann::json SpyrePlatform::size_model(const platform::SizingQuestion& question) const {
+  return sizing::size_model(*this, question);
 }
 
 }  // namespace spyre::plugin

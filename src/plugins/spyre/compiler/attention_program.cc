@@ -1,6 +1,7 @@
 #include "plugins/spyre/compiler/attention_program.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -206,6 +207,7 @@ AttentionProgram finish(LabelledPlan& plan, const AttentionOptions& options, int
   AttentionProgram program;
   program.cores = cores;
   plan.finish(options.lx, program.plan, program.names, program.works);
+  program.plan.estimated_ns = program_ns(program, device::measured_costs());
   return program;
 }
 
@@ -269,9 +271,27 @@ AttentionProgram kv_store_program(const AttentionShape& shape, int64_t tokens, c
   return program;
 }
 
+namespace {
+
+// Whether |next| goes on with what |op| left in the scratchpad: they are one bundle.
+bool hands_on(const device::CardPlan& plan, const device::DeviceOp& op, const device::DeviceOp& next) {
+  if (op.name == "restickify" || next.name == "restickify") return false;
+  const int32_t made = op.outputs[0];
+  return plan.buffers[made].lx.resident() &&
+         std::find(next.inputs.begin(), next.inputs.end(), made) != next.inputs.end();
+}
+
+}  // namespace
+
 double program_ns(const AttentionProgram& program, const device::CostConfig& config) {
+  const std::vector<device::DeviceOp>& ops = program.plan.ops;
   double ns = config.launch_ns.value;
-  for (const device::OpWork& work : program.works) ns += device::estimate_ns(config, work);
+  size_t first = 0;
+  for (size_t i = 1; i <= ops.size(); ++i) {
+    if (i < ops.size() && hands_on(program.plan, ops[i - 1], ops[i])) continue;
+    ns += device::bundle_time(config, std::span(program.works).subspan(first, i - first)).total();
+    first = i;
+  }
   return ns;
 }
 

@@ -81,6 +81,7 @@ AttentionProgram attention_program(const AttentionShape& shape, const attention:
 // K and V of |tokens| rows into their pages: one indexed copy per tensor, or a contiguous source and one per KV head.
 AttentionProgram kv_store_program(const AttentionShape& shape, int64_t tokens, const AttentionOptions& options = {});
 
+// Bundle by bundle: neighbours that hand a result on in the scratchpad compute while they move.
 double program_ns(const AttentionProgram& program, const device::CostConfig& config);
 
 // Times of the programs that a model's cache has, each made once. Not thread-safe.

@@ -136,6 +136,7 @@ DivisionScore LabelledPlan::product_score(const std::vector<Operand>& inputs, co
                                           char reduced) const {
   const std::string of_x = inputs[0].labels, of_y = inputs[1].labels;
   device::MatmulDivision whole{.macs = 1, .rows_per_core = 1};
+  whole.batched = true;
   whole.out_elements = elements(output.buffer);
   whole.x_bytes = bytes(inputs[0].buffer);
   whole.w_bytes = bytes(inputs[1].buffer);
@@ -178,7 +179,13 @@ int32_t LabelledPlan::op(const char* name, std::vector<Operand> inputs, Operand 
     work = product_work(inputs, output, reduced);
   } else if (reduced != 0) {
     work.elements = elements(first);
-  } else if (kind != "transpose" && kind != "broadcast" && kind != "identity") {
+    work.kind = device::WorkKind::kReduction;
+    work.reduced_rows = plan_.buffers[result].spec.logical_elements();
+  } else if (kind == "transpose") {
+    work.kind = device::WorkKind::kTranspose;
+  } else if (kind == "broadcast") {
+    work.kind = device::WorkKind::kBroadcast;
+  } else if (kind != "identity") {
     work.elements = elements(result);
   }
   const std::string over = output.labels, of_x = inputs[0].labels,
@@ -211,6 +218,7 @@ OpWork LabelledPlan::product_work(const std::vector<Operand>& inputs, const Oper
     const bool in_y = inputs[1].labels.find(label) != std::string::npos;
     batch += in_x && in_y;
     rows += in_x && !in_y;
+    if (in_x && in_y) work.batch *= extents_[static_cast<size_t>(label)];  // outermost: the full rate
   }
   require_rule(log_, device::Rule::kMatmulDims, batch <= 2 && rows <= 2, [&] {
     return fmt::format("a product of {} and {} has {} batch and {} row dimensions", inputs[0].labels, inputs[1].labels,
@@ -260,8 +268,8 @@ void LabelledPlan::finish(const LxOptions& lx, device::CardPlan& plan, std::vect
     DeviceOp& op = plan_.ops[i];
     works_[i].read_bytes = op.read_bytes;
     works_[i].write_bytes = op.write_bytes;
+    works_[i].scratch_bytes = op.lx_bytes;
     op.estimated_ns = device::estimate_ns(device::measured_costs(), works_[i]);
-    plan_.estimated_ns += op.estimated_ns;
   }
   plan = std::move(plan_);
   names = std::move(names_);

@@ -323,6 +323,8 @@ TEST(ModelRunner, AccountsForTheScratchpad) {
   for (const nlohmann::json& entry : lx.at("attention")) {
     if (entry.at("query") == 1 && entry.at("sequences") == 0 && !entry.at("restickify_reads_lx")) {
       traffic.emplace(entry.at("layout"), entry.at("page_traffic_bytes"));
+      for (const char* rule : {"L-13", "L-14", "L-15", "L-19"})
+        EXPECT_GT(entry.at("rules_met").value(rule, 0), 0) << rule;
     }
   }
   EXPECT_GT(traffic.at("token_major"), 2 * traffic.at("head_major"));

@@ -1,7 +1,8 @@
 // spyre diff: one prompt on two platforms, types or orders, and where the two part.
 //
 // Both see the same ids. Of every layer the hidden states of all positions of the prompt are compared, then the logits,
-// then the greedy continuations. A layer's figure is the largest |difference| over the largest |value| of the first.
+// then the greedy continuations. A layer's figures are the largest |difference| over the largest |value| of the
+// first (relative), and the root of the squared differences over that of the first's squares (drift).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -27,10 +28,10 @@ constexpr int64_t kDefaultPromptTokens = 64;
 
 struct Side {
   std::string name;  // as given
-  std::string platform, dtype = "auto", order = "auto";
+  std::string platform, dtype = "auto", order = "auto", numerics = "ieee";
 };
 
-// platform[:dtype[:order]]
+// platform[:dtype[:order]][:dl16]
 Side parse_side(const char* flag, const std::string& text) {
   std::vector<std::string> parts{""};
   for (char c : text) {
@@ -40,10 +41,16 @@ Side parse_side(const char* flag, const std::string& text) {
       parts.back() += c;
     }
   }
-  if (parts.size() > 3 || std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.empty(); })) {
-    throw UsageError(fmt::format("{}: '{}' is not platform[:dtype[:order]], as in spyre:bfloat16:pair", flag, text));
+  Side side{.name = text};
+  if (parts.size() > 1 && (parts.back() == "dl16" || parts.back() == "ieee")) {
+    side.numerics = parts.back();
+    parts.pop_back();
   }
-  Side side{.name = text, .platform = parts[0]};
+  if (parts.size() > 3 || std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.empty(); })) {
+    throw UsageError(
+        fmt::format("{}: '{}' is not platform[:dtype[:order]][:dl16], as in spyre:bfloat16:pair", flag, text));
+  }
+  side.platform = parts[0];
   if (parts.size() > 1) side.dtype = parts[1];
   if (parts.size() > 2) side.order = parts[2];
   (void)parse_dtype_flag(flag, side.dtype);
@@ -96,6 +103,7 @@ Run run_side(const DiffOptions& options, const Side& side, std::vector<int32_t>&
   model.platform = side.platform;
   model.dtype = side.dtype;
   model.order = side.order;
+  model.numerics = side.numerics;
   OpenModel open = open_model(model.config(), options.format == "text");
   if (prompt.empty()) prompt = make_prompt(options, open);
   Run run;
@@ -123,16 +131,20 @@ Run run_side(const DiffOptions& options, const Side& side, std::vector<int32_t>&
 
 // NaN and infinities that only one side has count as infinitely far.
 json compare(const std::string& name, const Recorded& a, const Recorded& b) {
-  double difference = 0, largest = 0;
+  double difference = 0, largest = 0, square = 0, squares = 0;
   size_t at = 0;
   int64_t differing = 0;
   for (size_t i = 0; i < a.values.size(); ++i) {
     const float x = a.values[i], y = b.values[i];
-    if (std::isfinite(x)) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    if (std::isfinite(x)) {
+      largest = std::max(largest, std::fabs(static_cast<double>(x)));
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    }
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
     ++differing;
     double d = std::fabs(static_cast<double>(x) - static_cast<double>(y));
     if (std::isnan(d)) d = std::numeric_limits<double>::infinity();
+    square += d * d;
     if (d > difference) {
       difference = d;
       at = i;
@@ -143,6 +155,7 @@ json compare(const std::string& name, const Recorded& a, const Recorded& b) {
           {"max_abs_difference", difference},
           {"max_abs_value", largest},
           {"relative", relative},
+          {"drift", square == 0 ? 0 : std::sqrt(square / squares)},
           {"position", static_cast<int64_t>(at) / a.width},
           {"differing_share", static_cast<double>(differing) / static_cast<double>(a.values.size())}};
 }
@@ -178,13 +191,14 @@ void write_text(const json& report) {
   std::string out = fmt::format("a: {} ({})\nb: {} ({})\n{} prompt tokens\n\n", report["a"]["name"].get<std::string>(),
                                 report["a"]["dtype"].get<std::string>(), report["b"]["name"].get<std::string>(),
                                 report["b"]["dtype"].get<std::string>(), report["prompt_token_ids"].size());
-  out += fmt::format("{:<28} {:>12} {:>12} {:>12} {:>9} {:>9}\n", "layer", "max |a-b|", "max |a|", "relative",
-                     "position", "unequal");
+  out += fmt::format("{:<28} {:>12} {:>12} {:>12} {:>12} {:>9} {:>9}\n", "layer", "max |a-b|", "max |a|", "relative",
+                     "drift", "position", "unequal");
   for (const json& layer : report["layers"]) {
-    out += fmt::format("{:<28} {:>12.4g} {:>12.4g} {:>12.4g} {:>9} {:>8.2f}%\n", layer["layer"].get<std::string>(),
-                       layer["max_abs_difference"].get<double>(), layer["max_abs_value"].get<double>(),
-                       layer["relative"].get<double>(), layer["position"].get<int64_t>(),
-                       100 * layer["differing_share"].get<double>());
+    out +=
+        fmt::format("{:<28} {:>12.4g} {:>12.4g} {:>12.4g} {:>12.4g} {:>9} {:>8.2f}%\n",
+                    layer["layer"].get<std::string>(), layer["max_abs_difference"].get<double>(),
+                    layer["max_abs_value"].get<double>(), layer["relative"].get<double>(), layer["drift"].get<double>(),
+                    layer["position"].get<int64_t>(), 100 * layer["differing_share"].get<double>());
   }
   for (const json& name : report["not_comparable"]) {
     out += fmt::format("{:<28} has another form on each side\n", name.get<std::string>());
@@ -225,11 +239,11 @@ void add_diff(CLI::App& app) {
   CLI::App* command = app.add_subcommand("diff", "Where two platforms, types or orders part, layer by layer");
   auto options = std::make_shared<DiffOptions>();
   const char* group = "What is compared";
-  command->add_option("--a", options->a, "platform[:dtype[:order]]: the one that is right")
+  command->add_option("--a", options->a, "platform[:dtype[:order]][:dl16]: the one that is right")
       ->capture_default_str()
       ->type_name("SIDE")
       ->group(group);
-  command->add_option("--b", options->b, "platform[:dtype[:order]]: the one that is judged")
+  command->add_option("--b", options->b, "platform[:dtype[:order]][:dl16]: the one that is judged")
       ->capture_default_str()
       ->type_name("SIDE")
       ->group(group);
@@ -254,6 +268,7 @@ void add_diff(CLI::App& app) {
       "  spyre diff MODEL --a cpu:float32 --b spyre:float16       what half precision costs\n"
       "  spyre diff MODEL --a spyre:bfloat16:pair --b spyre:bfloat16:tile\n"
       "  spyre diff MODEL --a cpu:float16 --b spyre:float16       0 everywhere: equal bits\n"
+      "  spyre diff MODEL --a cpu:float32 --b spyre:float16:dl16  what the card's own numbers cost\n"
       "'#1' is a block's second output: a Llama block gives its result and the residual stream apart.");
   command->final_callback([options] { run_diff(*options); });
 }

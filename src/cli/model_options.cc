@@ -102,6 +102,13 @@ void ModelOptions::add_to(CLI::App& command, bool one_platform) {
         ->capture_default_str()
         ->check(CLI::IsMember({"auto", "pair", "tile"}))
         ->group(group);
+    command
+        .add_option("--numerics", numerics,
+                    "spyre: ieee, or dl16: 16-bit values in the card's own format, rounded as its operators do (slow). "
+                    "'spyre inspect --topic settings' lists the SPYRE_DL16_* variables")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"ieee", "dl16"}))
+        ->group(group);
   }
   command.add_option("--threads", threads, "Threads; 0: as many CPUs as this process may use")
       ->capture_default_str()
@@ -164,6 +171,7 @@ platform::EngineConfig ModelOptions::config() const {
   if (!token_buckets.empty()) c.token_buckets = parse_list(token_buckets, "--token-buckets");
   c.threads = threads;
   c.checked = checked;
+  c.numerics = numerics;
   return c;
 }
 

@@ -24,13 +24,14 @@ struct ModelOptions {
   std::string dtype = "auto";
   std::string preset = "ours";
   std::string order = "auto";
+  std::string numerics = "ieee";
   std::string token_buckets;
   std::optional<int64_t> max_model_len, block_size, max_num_seqs, max_num_batched_tokens, num_kv_blocks, kv_cache_bytes;
   std::optional<double> memory_utilization;
   int threads = 0;
   bool checked = false;
 
-  // Without |one_platform| there are no --platform, --dtype and --order: the command has its own.
+  // Without |one_platform| there are no --platform, --dtype, --order and --numerics: the command has its own.
   void add_to(CLI::App& command, bool one_platform = true);
   // Throws UsageError for a value that cannot be read.
   platform::EngineConfig config() const;

@@ -193,6 +193,7 @@ void visit_config(Visitor& v, Config& c) {
   v.field("order", c.order, std::string());
   v.field("threads", c.threads, d.threads);
   v.field("checked", c.checked, d.checked);
+  v.field("numerics", c.numerics, d.numerics);
 }
 
 // A recording has 8 levels. The bound keeps copies of a tree, which recurse, from running out of stack.

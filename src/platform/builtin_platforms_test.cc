@@ -50,6 +50,12 @@ TEST(CpuPlatform, TakesAnyBlockSize) {
   EXPECT_THROW(completed({.block_size = 65537}), Error);
 }
 
+TEST(CpuPlatform, HasNoCardsNumerics) {
+  EngineConfig config;
+  config.numerics = "dl16";
+  EXPECT_THROW(completed(config), Error);
+}
+
 TEST(CpuPlatform, RefusesMoreThanOneRank) {
   try {
     completed({.tensor_parallel_size = 2});

@@ -27,6 +27,9 @@ void CpuPlatform::check_and_update_config(EngineConfig& config, const formats::M
   complete_lengths(config, model, kDefaultBlockSize);
   parse_order_choice(config.order);
   check_threads(config);
+  if (config.numerics != "ieee") {
+    throw_error(ErrorCode::kInvalidArgument, "numerics '{}' are a card's: use --platform spyre", config.numerics);
+  }
   if (config.checked) log().info("checked mode has no effect on the cpu platform: it compiles nothing");
   if (config.token_buckets) log().info("token_buckets have no effect on the cpu platform: it runs any number of rows");
 }

@@ -99,11 +99,12 @@ std::string text_of(const EngineConfig& c) {
   return fmt::format(
       "{} {} {} dtype={} len={} block={} seqs={} step={} blocks={} bytes={} share={} serving={} buckets={} eager={} "
       "order={} "
-      "threads={} checked={} dp={} pp={} tp={}",
+      "threads={} checked={} numerics={} dp={} pp={} tp={}",
       c.model.string(), c.platform, static_cast<int>(c.preset), c.dtype ? to_string(*c.dtype) : "-",
       shown(c.max_model_len), shown(c.block_size), shown(c.max_num_seqs), shown(c.max_num_batched_tokens),
       shown(c.num_kv_blocks), shown(c.kv_cache_bytes), shown(c.memory_utilization), c.serving, buckets, c.enforce_eager,
-      c.order, c.threads, c.checked, c.data_parallel_size, c.pipeline_parallel_size, c.tensor_parallel_size);
+      c.order, c.threads, c.checked, c.numerics, c.data_parallel_size, c.pipeline_parallel_size,
+      c.tensor_parallel_size);
 }
 
 // |call| must throw an Error of one of |codes| whose message holds all of |parts|.

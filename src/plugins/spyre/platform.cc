@@ -48,6 +48,17 @@ void complete_dtype(EngineConfig& config, const formats::ModelConfig& model) {
                                                     : DType::kF16;
 }
 
+void check_numerics(const EngineConfig& config) {
+  if (config.numerics == "ieee") return;
+  if (config.numerics != "dl16") {
+    throw_error(ErrorCode::kInvalidArgument, "numerics '{}' is not known; known: ieee, dl16", config.numerics);
+  }
+  if (config.checked) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "checked mode compares bits with the host's and runs in ieee numerics; leave out one of it and dl16");
+  }
+}
+
 // A page must be whole sticks of keys (rule L-14).
 void round_block_size(EngineConfig& config) {
   const int64_t asked = *config.block_size;
@@ -87,6 +98,7 @@ void refuse_norms_of_padded_heads(const nn::Module& model, int64_t head_size) {
 
 void SpyrePlatform::check_and_update_config(EngineConfig& config, const formats::ModelConfig& model) const {
   platform::refuse_parallel(config, "the spyre platform runs on one card");
+  check_numerics(config);
   complete_dtype(config, model);
   platform::complete_lengths(config, model, kDefaultBlockSize);
   round_block_size(config);

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "formats/checkpoint.h"
@@ -154,6 +155,39 @@ TEST(Settings, AttentionFollowsItsVariables) {
   const Settings given = Settings::from_environment();
   EXPECT_EQ(given.kv_layout, attention::KvLayout::kHeadMajor);
   EXPECT_EQ(given.attention_cores, 16);
+}
+
+TEST(Settings, Dl16FollowsItsVariables) {
+  EXPECT_EQ(Settings::from_environment().dl16, device::Dl16Settings{});
+  const Variable ties("SPYRE_DL16_TIES", "odd"), subnormals("SPYRE_DL16_SUBNORMALS", "fixed"),
+      top("SPYRE_DL16_TOP", "constants"), floor("SPYRE_DL16_EXP_FLOOR", "3e-5"), guard("SPYRE_DL16_EXP_GUARD", "0"),
+      chunk("SPYRE_DL16_ACCUMULATE", "128");
+  const device::Dl16Settings expected{
+      .rules = {.ties = Dl16Ties::kOdd, .subnormals = Dl16Subnormals::kFixed, .top = Dl16Top::kConstants},
+      .exp_floor = 3e-5f,
+      .exp_guard = false,
+      .accumulate_chunk = 128};
+  EXPECT_EQ(Settings::from_environment().dl16, expected);
+}
+
+TEST(Settings, Dl16ValuesAreRefusedByName) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"SPYRE_DL16_TIES", "up"},        {"SPYRE_DL16_SUBNORMALS", "halved"}, {"SPYRE_DL16_TOP", "65504"},
+      {"SPYRE_DL16_EXP_FLOOR", "-1"},   {"SPYRE_DL16_EXP_FLOOR", "nan"},     {"SPYRE_DL16_EXP_FLOOR", "2^-24"},
+      {"SPYRE_DL16_EXP_GUARD", "yes"},  {"SPYRE_DL16_ACCUMULATE", "0"},      {"SPYRE_DL16_ACCUMULATE", "dl16"},
+      {"SPYRE_DL16_ACCUMULATE", "64k"}, {"SPYRE_DL16_ACCUMULATE", "65537"}};
+  for (const auto& [name, value] : bad) EXPECT_THAT(setting_refusal(name, value), HasSubstr(name)) << value;
+}
+
+TEST(SpyrePlatform, NumericsAreOfTwoKinds) {
+  EngineConfig config;
+  config.numerics = "dl16";
+  EXPECT_EQ(checked(config).numerics, "dl16");
+  config.checked = true;
+  EXPECT_THROW(checked(config), Error);
+  config.checked = false;
+  config.numerics = "fp8";
+  EXPECT_THROW(checked(config), Error);
 }
 
 TEST(Settings, ChoicesAreRefusedByName) {

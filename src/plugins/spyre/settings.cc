@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plugins/spyre/compiler/divide_work.h"
+#include "plugins/spyre/dl16_settings.h"
 
 namespace spyre::plugin {
 namespace {
@@ -24,6 +25,16 @@ constexpr SettingInfo kSettings[] = {
     {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
 };
 
+    {"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
+    {"SPYRE_DL16_SUBNORMALS", "as_shipped or fixed", "as_shipped",
+     "--numerics dl16: as_shipped halves an fp16 subnormal on its way to the card."},
+    {"SPYRE_DL16_TOP", "format or constants", "format",
+     "--numerics dl16: the largest number, 8.57e9 by the format or 4.29e9 by the encoder of constants."},
+    {"SPYRE_DL16_EXP_FLOOR", "a number from 0 to 1", "2^-24", "--numerics dl16: exp never gives less."},
+    {"SPYRE_DL16_EXP_GUARD", "0 or 1", "1",
+     "--numerics dl16: 1: exp is 0 at and below -25 ln 2, as the compiler guards it."},
+    {"SPYRE_DL16_ACCUMULATE", "fp32, or a chunk of 1 to 65536 elements", "fp32",
+     "--numerics dl16: what sums are kept in; a chunk: DL16, rounded at each addition, chunk by chunk."},
 constexpr size_t kMaxLadder = 1024;
 
 std::optional<std::string> variable(const char* name) {
@@ -118,3 +129,4 @@ Settings Settings::from_environment() {
 }
 
 }  // namespace spyre::plugin
+  settings.dl16 = read_dl16_settings(variable);

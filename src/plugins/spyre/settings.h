@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plugins/spyre/attention/kv_layout.h"
+#include "plugins/spyre/device/dl16_math.h"
 
 namespace spyre::plugin {
 
@@ -28,6 +29,8 @@ struct Settings {
   std::optional<int64_t> attention_cores;  // SPYRE_ATTN_MAX_CORES: what attention programs are divided over at most
 
   // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and
+  device::Dl16Settings dl16;  // SPYRE_DL16_*: what --numerics dl16 computes
+
   // what it takes; kUnsupported for a value of the original's that is not built.
   static Settings from_environment();
 };

@@ -121,11 +121,16 @@ void write_card(TensorStore& store, const std::byte* from, std::span<const int64
   staging.to_device(dense.data(), store.memory.data());
 }
 
-void read_card(const TensorStore& store, float* to, int64_t rows) {
+void read_card(const TensorStore& store, float* to, int64_t rows, bool converts) {
   const Staging staging(store, rows);
   const DType dtype = store.spec.dtype;
   std::vector<std::byte> dense(static_cast<size_t>(staging.elements()) * size_of(dtype)), converted(dense.size());
   staging.to_host(store.memory.data(), dense.data());
+  if (!converts && store.conversion.dl16 && is_16bit_float(dtype)) {
+    const auto* codes = reinterpret_cast<const uint16_t*>(dense.data());
+    std::transform(codes, codes + staging.elements(), to, dl16_to_f32);
+    return;
+  }
   convert_to_host(dtype, store.conversion, dense.data(), staging.elements(), converted.data());
   for (int64_t i = 0; i < staging.elements(); ++i) to[i] = to_float(dtype, converted.data(), i);
 }

@@ -13,8 +13,21 @@ namespace spyre::device {
 using graph::Array;
 using graph::Type;
 
-CheckedMemory::CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows)
-    : launch_(launch), graph_(launch.program->graph), plan_(launch.program->card), pool_(pool), live_rows_(live_rows) {}
+float load_word(DType dtype, const Conversion& conversion, uint16_t word) {
+  return conversion.dl16 ? dl16_to_f32(word) : load_16bit(dtype, word);
+}
+
+uint16_t store_word(DType dtype, const Conversion& conversion, float x) {
+  return conversion.dl16 ? f32_to_dl16(x, *conversion.dl16) : store_16bit(dtype, x);
+}
+
+CheckedMemory::CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows, const Conversion& conversion)
+    : launch_(launch),
+      graph_(launch.program->graph),
+      plan_(launch.program->card),
+      pool_(pool),
+      live_rows_(live_rows),
+      conversion_(conversion) {}
 
 Type CheckedMemory::live_type(graph::ValueId value) const {
   Type type = graph_.type(value);
@@ -94,7 +107,7 @@ Array CheckedMemory::read(int32_t b) const {
       for (int64_t i = 0; i < count; ++i) *to++ = from[steps[i]];
     } else {
       const auto* from = reinterpret_cast<const uint16_t*>(data) + first;
-      for (int64_t i = 0; i < count; ++i) *to++ = load_16bit(type.dtype, from[steps[i]]);
+      for (int64_t i = 0; i < count; ++i) *to++ = load_word(type.dtype, conversion_, from[steps[i]]);
     }
   });
   return array;
@@ -117,7 +130,7 @@ void CheckedMemory::write(int32_t b, const Array& array) const {
       for (int64_t i = 0; i < count; ++i) to[steps[i]] = *from++;
     } else {
       auto* to = reinterpret_cast<uint16_t*>(data) + first;
-      for (int64_t i = 0; i < count; ++i) to[steps[i]] = store_16bit(type.dtype, *from++);
+      for (int64_t i = 0; i < count; ++i) to[steps[i]] = store_word(type.dtype, conversion_, *from++);
     }
   });
 }
@@ -156,7 +169,7 @@ void check_store(const TensorStore* store, const TensorSpec& spec, const std::st
 float float_at(const TensorStore& store, int64_t element) {
   SPYRE_CHECK(element >= 0 && element < store.spec.layout.device_elements(), "element {}", element);
   if (store.spec.dtype == DType::kF32) return reinterpret_cast<const float*>(store.memory.data())[element];
-  return load_16bit(store.spec.dtype, reinterpret_cast<const uint16_t*>(store.memory.data())[element]);
+  return load_word(store, reinterpret_cast<const uint16_t*>(store.memory.data())[element]);
 }
 
 int32_t int_at(const TensorStore& store, int64_t element) {

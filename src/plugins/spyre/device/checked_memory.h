@@ -1,4 +1,4 @@
-// Reading and writing buffers of a card plan during checked execution. Internal to the checked executor.
+// Reading and writing buffers of a card plan while it is executed operation by operation. Internal to the executors.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace spyre::device {
 
 class CheckedMemory {
  public:
-  CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows);
+  // |conversion| says what the 16-bit words are.
+  CheckedMemory(const Launch& launch, std::byte* pool, int64_t live_rows, const Conversion& conversion);
 
   const CardBuffer& buffer(int32_t b) const { return plan_.buffers[b]; }
   // The type of the value in |b|, its rows dimension cut to the live rows.
@@ -39,7 +40,18 @@ class CheckedMemory {
   const CardPlan& plan_;
   std::byte* pool_;
   int64_t live_rows_;
+  Conversion conversion_;
 };
+
+// A 16-bit word of a card store as a number, and back: an f16, a bf16 or a DL16.
+float load_word(DType dtype, const Conversion& conversion, uint16_t word);
+uint16_t store_word(DType dtype, const Conversion& conversion, float x);
+inline float load_word(const TensorStore& store, uint16_t word) {
+  return load_word(store.spec.dtype, store.conversion, word);
+}
+inline uint16_t store_word(const TensorStore& store, float x) {
+  return store_word(store.spec.dtype, store.conversion, x);
+}
 
 // |store| holds its elements where |spec| says they are. Throws Error(kUnsupported) otherwise.
 void check_store(const TensorStore* store, const TensorSpec& spec, const std::string& what);

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "plugins/spyre/device/card_transfer.h"
 #include "plugins/spyre/device/checked_executor.h"
+#include "plugins/spyre/device/dl16_executor.h"
 #include "plugins/spyre/device/transfer.h"
 #include "plugins/spyre/kernels/kv_pages.h"
 #include "plugins/spyre/kernels/panels.h"
@@ -36,6 +38,11 @@ size_t host_bytes(const TensorStore& store) {
 
 }  // namespace
 
+void SoftwareDevice::mark_card(TensorStore& store) const {
+  store.card = options_.card_stores();
+  if (options_.mode == ExecutionMode::kDl16) store.conversion.dl16 = options_.dl16.rules;
+}
+
 // Everything but the memory.
 DeviceTensor SoftwareDevice::make_store(const TensorSpec& spec, const std::string& label, HostForm form) {
   auto store = std::make_shared<TensorStore>();
@@ -46,7 +53,7 @@ DeviceTensor SoftwareDevice::make_store(const TensorSpec& spec, const std::strin
   const auto address = memory_.reserve(spec.card_bytes(), label);
   store->card_address = *address;
   store->reservation = address;
-  store->card = options_.mode == ExecutionMode::kChecked;
+  mark_card(*store);
   return store;
 }
 
@@ -60,7 +67,7 @@ DeviceTensor SoftwareDevice::allocate(const TensorSpec& spec, const std::string&
 std::vector<DeviceTensor> SoftwareDevice::allocate_together(std::span<const TensorRequest> requests,
                                                             const std::string& label) {
   std::vector<DeviceTensor> stores;
-  if (options_.mode == ExecutionMode::kChecked) {
+  if (options_.card_stores()) {
     for (const TensorRequest& request : requests) stores.push_back(allocate(request.spec, label, request.form));
     return stores;
   }
@@ -91,10 +98,10 @@ std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec
     const auto address = memory_.reserve(2 * spec.card_bytes(), "kv");  // K, then V
     store->card_address = *address;
     store->reservation = address;
-    store->card = options_.mode == ExecutionMode::kChecked;
+    mark_card(*store);
     if (store->card) {
       store->memory = HostBuffer(static_cast<size_t>(2 * spec.card_bytes()));
-      poison(*store);
+      if (options_.mode == ExecutionMode::kChecked) poison(*store);
     } else {
       const std::vector<int64_t> shape = spec.logical();
       store->page_stride = block_bytes;  // where the layer begins inside a block, until the buffer is there
@@ -104,7 +111,7 @@ std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec
     }
     stores.push_back(std::move(store));
   }
-  if (options_.mode == ExecutionMode::kChecked) return stores;
+  if (options_.card_stores()) return stores;
   const auto buffer = std::make_shared<HostBuffer>(static_cast<size_t>(num_blocks * block_bytes));
   for (const DeviceTensor& store : stores) {
     store->page_memory = buffer;
@@ -116,7 +123,7 @@ std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec
 
 DeviceTensor SoftwareDevice::share_transposed(const TensorSpec& spec, const DeviceTensor& panels,
                                               const std::string& label) {
-  if (options_.mode == ExecutionMode::kChecked) throw_error(ErrorCode::kInternal, "checked mode shares no storage");
+  if (options_.card_stores()) throw_error(ErrorCode::kInternal, "card stores share no storage");
   auto store = std::make_shared<TensorStore>();
   store->spec = spec;
   store->label = label;
@@ -159,7 +166,7 @@ void SoftwareDevice::upload_slice(const DeviceTensor& to, const nn::HostTensor& 
 }
 
 void SoftwareDevice::count_upload(const DeviceTensor& to, const std::string& label, int64_t rows) {
-  SPYRE_CHECK(options_.mode == ExecutionMode::kHost, "{} is read in checked mode", label);
+  SPYRE_CHECK(options_.mode == ExecutionMode::kHost, "{} is read by card programs", label);
   count(transfers_.to_device[label], to->spec, rows);
 }
 
@@ -198,7 +205,7 @@ void SoftwareDevice::run(std::span<const Launch* const> launches, std::span<cons
   if (options_.mode == ExecutionMode::kHost) {
     executor_.run(launches, rows, tables);
   } else {
-    for (size_t i = 0; i < launches.size(); ++i) run_checked(*launches[i], rows[i], tables);
+    for (size_t i = 0; i < launches.size(); ++i) run_card(*launches[i], rows[i], tables);
   }
   ++steps_run_;
 }
@@ -208,13 +215,17 @@ void SoftwareDevice::run(const Launch& launch, int64_t rows, const attention::St
   run({&one, 1}, {&rows, 1}, tables);
 }
 
-void SoftwareDevice::run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables) {
+void SoftwareDevice::run_card(const Launch& launch, int64_t rows, const attention::StepTables* tables) {
   TensorStore pool;
   pool.spec.dtype = DType::kF16;
   pool.memory = HostBuffer(static_cast<size_t>(launch.program->card.pool_bytes));
   poison(pool);
   ScopedFlushDenormals flush;
-  device::run_checked(launch, pool.memory.data(), rows, tables, options_.bf16_order);
+  if (options_.mode == ExecutionMode::kDl16) {
+    run_dl16(launch, pool.memory.data(), rows, tables, options_.dl16);
+  } else {
+    run_checked(launch, pool.memory.data(), rows, tables, options_.bf16_order);
+  }
 }
 
 namespace {
@@ -267,7 +278,7 @@ int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t 
     return -1;
   }
   std::vector<float> values(static_cast<size_t>(rows * n));
-  read_store(*tensor, values.data(), rows);
+  read_card(*tensor, values.data(), rows, false);
   for (int64_t row = begin; row < rows; ++row) {
     const auto first = values.begin() + row * n;
     if (!std::all_of(first, first + n, [](float x) { return std::isfinite(x); })) return row;
@@ -276,7 +287,7 @@ int64_t SoftwareDevice::first_nonfinite_row(const DeviceTensor& tensor, int64_t 
 }
 
 void SoftwareDevice::prepare(std::span<const Launch> launches) {
-  if (options_.mode == ExecutionMode::kChecked) return;
+  if (options_.card_stores()) return;
   for (const Launch& launch : launches) executor_.prepare(launch.program->host);
 }
 

@@ -1,7 +1,8 @@
 // The software Spyre device: memory behind handles, transfers that count, and the execution of compiled programs.
 //
 // kHost runs host plans on the thread team. kChecked runs the card plan op by op on card extents with poisoned padding,
-// on the calling thread; both give equal bits. One device per worker; all calls from one thread at a time.
+// on the calling thread; both give equal bits. kDl16 runs the card plan in the card's own 16-bit numbers
+// (dl16_executor.h). One device per worker; all calls from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "base/dot_orders.h"
 #include "base/team.h"
 #include "nn/parameter.h"
+#include "plugins/spyre/device/dl16_math.h"
 #include "plugins/spyre/device/host_executor.h"
 #include "plugins/spyre/device/memory.h"
 #include "plugins/spyre/device/program.h"
@@ -21,7 +23,7 @@
 
 namespace spyre::device {
 
-enum class ExecutionMode : uint8_t { kHost, kChecked };
+enum class ExecutionMode : uint8_t { kHost, kChecked, kDl16 };
 
 struct DeviceOptions {
   ExecutionMode mode = ExecutionMode::kHost;
@@ -30,6 +32,10 @@ struct DeviceOptions {
   int threads = 1;
   int64_t memory_bytes = kDeviceMemoryBytes;
   HostExecutorOptions executor;
+  Dl16Settings dl16;  // of kDl16
+
+  // Whether tensors lie in card stores.
+  bool card_stores() const { return mode != ExecutionMode::kHost; }
 };
 
 struct TensorRequest {
@@ -45,12 +51,13 @@ class SoftwareDevice {
   const DeviceOptions& options() const { return options_; }
   DotOrder order(DType dtype) const { return dtype == DType::kBF16 ? options_.bf16_order : DotOrder::kSequential; }
 
-  // Zeroed logical elements; in checked mode every byte is poison until it is written (NaN for floats, -1 for i32).
+  // Zeroed logical elements; in card stores every byte is poison until it is written (NaN for floats, -1 for i32).
   DeviceTensor allocate(const TensorSpec& spec, const std::string& label, HostForm form = HostForm::kRowMajor);
   // Tensors that live together, such as a model's weights: one block of memory, so that small ones lie on huge pages as
-  // well. In checked mode each has its own.
+  // well. Card stores each have their own.
   std::vector<DeviceTensor> allocate_together(std::span<const TensorRequest> requests, const std::string& label);
-  // The KV caches of a model's layers. A spec is that of one layer's K, and of its V (attention/kv_layout.h).
+  // The KV caches of a model's layers. A spec is that of one layer's K, and of its V (attention/kv_layout.h). In DL16
+  // mode they are zeroed, as the card's are: masked keys are multiplied there by what exp leaves of them.
   std::vector<DeviceTensor> allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks, int64_t block_size);
   // A row-major view of a table whose elements are the transpose of |panels| (a tied embedding): charged on the card as
   // a table of its own, free on the host.
@@ -91,8 +98,9 @@ class SoftwareDevice {
   int64_t steps_run() const { return steps_run_; }
 
  private:
+  void mark_card(TensorStore& store) const;  // as the mode has it
   DeviceTensor make_store(const TensorSpec& spec, const std::string& label, HostForm form);
-  void run_checked(const Launch& launch, int64_t rows, const attention::StepTables* tables);
+  void run_card(const Launch& launch, int64_t rows, const attention::StepTables* tables);
 
   DeviceOptions options_;
   DeviceMemory memory_;

@@ -5,7 +5,7 @@
 // of the card extents in sticks.
 //
 // Behind a handle lies one of two stores, chosen when it is allocated:
-//   card   the bytes of the layout, padding and all (checked mode), unwritten bytes poisoned
+//   card   the bytes of the layout, padding and all (checked and DL16 mode), unwritten bytes poisoned
 //   host   logical elements only, in the order that the CPU kernels want (the default)
 // Accounts (bytes, segments) always speak of the card.
 #pragma once

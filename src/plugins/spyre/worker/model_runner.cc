@@ -20,11 +20,17 @@ using nn::StepInput;
 
 namespace {
 
-device::DeviceOptions device_options(const platform::EngineConfig& config) {
-  return {.mode = config.checked ? ExecutionMode::kChecked : ExecutionMode::kHost,
+ExecutionMode execution_mode(const platform::EngineConfig& config) {
+  if (config.numerics == "dl16") return ExecutionMode::kDl16;
+  return config.checked ? ExecutionMode::kChecked : ExecutionMode::kHost;
+}
+
+device::DeviceOptions device_options(const platform::EngineConfig& config, const plugin::Settings& settings) {
+  return {.mode = execution_mode(config),
           .features = CpuFeatures::capped_by_environment(),
           .bf16_order = resolve_order(DType::kBF16, parse_order_choice(config.order), CpuFeatures::detected()),
-          .threads = config.threads};
+          .threads = config.threads,
+          .dl16 = settings.dl16};
 }
 
 attention::BucketOptions bucket_options(const platform::EngineConfig& config, const plugin::Settings& settings) {
@@ -62,7 +68,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
       checkpoint_(std::move(checkpoint)),
       model_(std::move(model)),
       blocks_(nn::find_blocks(*model_)),
-      device_(device_options(config)),
+      device_(device_options(config, settings)),
       compiler_({.features = device_.options().features,
                  .bf16_order = device_.options().bf16_order,
                  .threads = device_.options().threads}),
@@ -76,7 +82,10 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
   if (blocks_.empty()) log().warn("{} has no list of blocks: it is compiled as one graph", model_->class_name());
   require_equal_layers(attention_layers_);
   log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
-             to_string(device_.options().bf16_order), device_.options().threads, config.checked ? ", checked" : "");
+             to_string(device_.options().bf16_order), device_.options().threads,
+             config.numerics == "dl16" ? ", dl16"
+             : config.checked          ? ", checked"
+                                       : "");
 }
 
 // ---------------------------------------------------------------- tracing and compiling
@@ -187,7 +196,7 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
                                 .head_dim = head_dim,
                                 .window = first.window,
                                 .kv_layout = settings_.kv_layout,
-                                .card_tables = config_.checked});
+                                .card_tables = device_.options().card_stores()});
 }
 
 void SpyreModelRunner::copy_block(int32_t from, int32_t to) {

@@ -177,7 +177,9 @@ json SpyreModelRunner::device_facts() const {
           {"bf16_order", to_string(o.bf16_order)},
           {"threads", o.threads},
           {"dtype", to_string(*config_.dtype)},
-          {"mode", o.mode == device::ExecutionMode::kChecked ? "checked" : "host"}};
+          {"mode", o.mode == device::ExecutionMode::kDl16      ? "dl16"
+                   : o.mode == device::ExecutionMode::kChecked ? "checked"
+                                                               : "host"}};
 }
 
 json SpyreModelRunner::warm_up_facts() const {

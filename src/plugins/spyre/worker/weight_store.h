@@ -24,7 +24,7 @@ class WeightStore final : public nn::WeightSink {
 
   void begin(const std::vector<const nn::Parameter*>& parameters) override;
   void accept(const nn::Parameter& parameter, nn::HostTensor weights) override;
-  // Host stores are written in slices; card stores (checked mode) and views that a transfer has to walk whole.
+  // Host stores are written in slices; card stores (checked and DL16 mode) and views that a transfer has to walk whole.
   int64_t slice_rows(const nn::Parameter& parameter) const override;
   void accept_slice(const nn::Parameter& parameter, int64_t first_row, const nn::HostTensor& weights) override;
 

@@ -88,7 +88,7 @@ double program_ns(const AttentionProgram& program, const device::CostConfig& con
 class AttentionTimes {
  public:
   explicit AttentionTimes(attention::KvLayout layout = attention::KvLayout::kTokenMajor, AttentionOptions options = {})
-      : layout_(layout), options_(std::move(options)) {}
+      : layout_(layout), options_(options) {}
 
   attention::KvLayout layout() const { return layout_; }  // of the caches
 

@@ -32,7 +32,7 @@ int32_t LabelledPlan::add(std::string name, std::string labels, TensorSpec spec,
 int32_t LabelledPlan::tensor(std::string name, const std::string& labels, DType dtype, BufferHome home,
                              bool rows_inside) {
   std::vector<device::Axis> axes;
-  for (const char label : labels) axes.emplace_back(extents_[static_cast<size_t>(label)]);
+  for (const char label : labels) axes.emplace_back(extent_of(label));
   const int rank = static_cast<int>(labels.size());
   std::vector<int> order(labels.size());
   std::iota(order.begin(), order.end(), 0);
@@ -43,7 +43,7 @@ int32_t LabelledPlan::tensor(std::string name, const std::string& labels, DType 
 
 int32_t LabelledPlan::sparse(std::string name, const std::string& labels, DType dtype) {
   std::vector<device::Axis> axes;
-  for (const char label : labels) axes.emplace_back(extents_[static_cast<size_t>(label)]);
+  for (const char label : labels) axes.emplace_back(extent_of(label));
   std::vector<int> order(labels.size());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin(), order.end() - 1, order.end());
@@ -92,7 +92,7 @@ LabelledPlan::Shape LabelledPlan::iterate(const std::vector<Operand>& operands, 
       const bool in_stick = at.stick_dim >= 0 && o.labels[at.stick_dim] == label;
       if (in_stick) unit = std::max(unit, at.stick_elements);
     }
-    const int64_t extent = extents_[static_cast<size_t>(label)];
+    const int64_t extent = extent_of(label);
     shape.dims.push_back({std::string(1, label), (extent + unit - 1) / unit, label == reduced});
   }
   return shape;
@@ -142,7 +142,7 @@ DivisionScore LabelledPlan::product_score(const std::vector<Operand>& inputs, co
   whole.w_bytes = bytes(inputs[1].buffer);
   whole.out_bytes = bytes(output.buffer);
   const std::string labels = reduced + output.labels;
-  for (const char label : labels) whole.macs *= extents_[static_cast<size_t>(label)];
+  for (const char label : labels) whole.macs *= extent_of(label);
   return [this, whole, labels, of_x, of_y](const std::vector<int64_t>& splits) {
     device::MatmulDivision d = whole;
     d.cores = device::core_count(splits);
@@ -152,7 +152,7 @@ DivisionScore LabelledPlan::product_score(const std::vector<Operand>& inputs, co
       const bool in_x = of_x.find(labels[i]) != std::string::npos, in_y = of_y.find(labels[i]) != std::string::npos;
       if (in_x) d.x_fanout /= splits[i];
       if (in_y) d.w_fanout /= splits[i];
-      if (in_x && !in_y) d.rows_per_core *= extents_[static_cast<size_t>(labels[i])] / splits[i];
+      if (in_x && !in_y) d.rows_per_core *= extent_of(labels[i]) / splits[i];
     }
     device::MatmulDivision computing = d;
     computing.x_bytes = computing.w_bytes = computing.out_bytes = 0;
@@ -200,7 +200,7 @@ int32_t LabelledPlan::op(const char* name, std::vector<Operand> inputs, Operand 
     for (size_t i = 0; i < made.split_dims.size(); ++i) {
       const char label = made.split_dims[i][0];
       const bool row = of_x.find(label) != std::string::npos && of_y.find(label) == std::string::npos;
-      if (row) work.rows_per_core *= extents_[static_cast<size_t>(label)] / made.splits[i];
+      if (row) work.rows_per_core *= extent_of(label) / made.splits[i];
     }
     work.split_reduction = made.splits[0] > 1;
   }
@@ -210,15 +210,15 @@ int32_t LabelledPlan::op(const char* name, std::vector<Operand> inputs, Operand 
 
 // The multiply-adds of a product; and that its matrices are no more than the card's product takes (L-19).
 OpWork LabelledPlan::product_work(const std::vector<Operand>& inputs, const Operand& output, char reduced) const {
-  OpWork work{.macs = extents_[static_cast<size_t>(reduced)]};
+  OpWork work{.macs = extent_of(reduced)};
   int64_t batch = 0, rows = 0;
   for (const char label : output.labels) {
-    work.macs *= extents_[static_cast<size_t>(label)];
+    work.macs *= extent_of(label);
     const bool in_x = inputs[0].labels.find(label) != std::string::npos;
     const bool in_y = inputs[1].labels.find(label) != std::string::npos;
     batch += in_x && in_y;
     rows += in_x && !in_y;
-    if (in_x && in_y) work.batch *= extents_[static_cast<size_t>(label)];  // outermost: the full rate
+    if (in_x && in_y) work.batch *= extent_of(label);  // outermost: the full rate
   }
   require_rule(log_, device::Rule::kMatmulDims, batch <= 2 && rows <= 2, [&] {
     return fmt::format("a product of {} and {} has {} batch and {} row dimensions", inputs[0].labels, inputs[1].labels,

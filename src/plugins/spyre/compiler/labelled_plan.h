@@ -28,7 +28,7 @@ class LabelledPlan {
   // Work is divided over |cores| at most; rules that are checked are counted in |log|, which outlives the plan.
   LabelledPlan(int64_t cores, RuleLog& log) : cores_(cores), log_(log) {}
 
-  void extent(char label, int64_t extent) { extents_[static_cast<size_t>(label)] = extent; }
+  void extent(char label, int64_t extent) { extents_[static_cast<unsigned char>(label)] = extent; }
 
   int32_t add(std::string name, std::string labels, device::TensorSpec spec, device::BufferHome home);
   // |rows_inside|: dimensions lie in order, but the last two make a matrix of sticks (the sticks outside of the rows);
@@ -70,13 +70,14 @@ class LabelledPlan {
                          char reduced, const DivisionScore& score);
   DivisionScore product_score(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
   device::OpWork product_work(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
+  int64_t extent_of(char label) const { return extents_[static_cast<unsigned char>(label)]; }
   int64_t bytes(int32_t buffer) const;
   int64_t elements(int32_t buffer) const;
   void place_pool();
 
   int64_t cores_;
   RuleLog& log_;
-  std::array<int64_t, 128> extents_{};
+  std::array<int64_t, 256> extents_{};
   device::CardPlan plan_;
   std::vector<std::string> names_, labels_;  // of the buffers
   std::vector<device::OpWork> works_;        // of the operations

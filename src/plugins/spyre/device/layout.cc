@@ -17,11 +17,10 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& size) {
   return strides;
 }
 
-bool is_permutation(std::vector<int> order, size_t rank) {
-  std::sort(order.begin(), order.end());
+bool is_permutation(const std::vector<int>& order, size_t rank) {
   if (order.size() != rank) return false;
-  for (size_t i = 0; i < rank; ++i) {
-    if (order[i] != static_cast<int>(i)) return false;
+  for (int d = 0; d < static_cast<int>(rank); ++d) {
+    if (std::find(order.begin(), order.end(), d) == order.end()) return false;
   }
   return true;
 }
@@ -96,6 +95,8 @@ Layout default_layout(CardType type, std::vector<int64_t> host_size, std::vector
   // The order of device dimensions: all but the first of dim_order, then the first, then the inside of the stick.
   const int stick = sparse ? -1 : dim_order.back();
   layout.stick_dim = stick;
+  layout.dim_map.reserve(rank + 2);
+  layout.device_size.reserve(rank + 2);
   layout.dim_map.assign(dim_order.begin() + 1, dim_order.end());
   if (sparse) layout.dim_map.push_back(-1);
   layout.dim_map.push_back(dim_order.front());

@@ -19,7 +19,7 @@ using nlohmann::json;
 struct BenchOptions {
   ModelOptions model;
   BenchSizes sizes;
-  std::string format = "text";
+  std::string format = "text", trace;
 };
 
 std::string mb(const json& bytes) {

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/sampling_options.h"
+#include "cli/trace_file.h"
 #include "engine/generate.h"
 #include "runner/sampler.h"
 
@@ -24,7 +25,7 @@ using nlohmann::json;
 struct GenerateOptions {
   ModelOptions model;
   PromptOptions prompt;
-  std::string format = "text", stop_token_ids;
+  std::string format = "text", stop_token_ids, trace;
   runner::SamplingParams sampling{.temperature = 0, .max_tokens = 128};
 
   bool json() const { return format == "json"; }
@@ -120,6 +121,7 @@ void run_generate(GenerateOptions& options) {
   engine::Request request{.prompt_ids = prompt, .sampling = options.sampling};
   request.sampling.eos_token_ids = text::eos_token_ids(*open.instance.checkpoint, tokenizer);
 
+  TraceFile trace(options.trace, *open.instance.worker);
   engine::Engine engine(*open.instance.worker,
                         {.num_blocks = open.instance.num_kv_blocks, .tokenizer = tokenizer ? &*tokenizer : nullptr});
   Answer answer(options, tokenizer.has_value());
@@ -133,6 +135,7 @@ void run_generate(GenerateOptions& options) {
       },
       &interrupted);
   answer.finish();
+  trace.finish();
   if (options.json()) write_json(options, open, prompt, result, timings);
   if (result.finish_reason == engine::FinishReason::kError) throw_error(ErrorCode::kUnsupported, "{}", result.error);
   if (result.finish_reason == engine::FinishReason::kAbort) throw_error(ErrorCode::kCancelled, "interrupted");
@@ -166,6 +169,7 @@ void add_generate(CLI::App& app) {
                    "json: the same for the prompt's tokens; the first has none")
       ->type_name("K")
       ->group(group);
+  add_trace_flag(*command, options->trace);
   options->model.add_to(*command);
   command->footer(
       "Examples:\n"

@@ -25,6 +25,7 @@
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
+#include "cli/trace_file.h"
 #include "engine/async_engine.h"
 #include "engine/flight_file.h"
 #include "server/api.h"
@@ -40,7 +41,7 @@ struct ServeOptions {
   ModelOptions model;
   server::HttpOptions http{.port = 8000};
   std::vector<std::string> names, keys;
-  std::string key_file, flight_dir = ".";
+  std::string key_file, flight_dir = ".", trace;
   bool no_prefix_caching = false, no_guard = false;
   int64_t max_queue = 1024, max_logprobs = 20, max_choices = 128, max_body_mib = 16;
   double max_token_gap_ms = 200, drain_seconds = 30, hang_seconds = 60;
@@ -49,6 +50,7 @@ struct ServeOptions {
 // The model with what stands on it, in the order in which they need each other.
 struct Served {
   OpenModel open;
+  std::unique_ptr<TraceFile> trace;
   std::optional<text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   std::vector<std::string> specials;
@@ -209,6 +211,7 @@ void open_served(const ServeOptions& options, Served& served) {
     served.specials = text::special_texts(*served.tokenizer);
   }
   if (interrupted) throw_error(ErrorCode::kCancelled, "interrupted while starting");
+  served.trace = std::make_unique<TraceFile>(options.trace, *served.open.instance.worker);
   engine::AsyncEngineOptions engine;
   engine.engine.num_blocks = served.open.instance.num_kv_blocks;
   engine.engine.prefix_caching = !options.no_prefix_caching;
@@ -262,6 +265,7 @@ void run_serve(const ServeOptions& options) {
   log().info("shutting down: what runs may go on for {} s", options.drain_seconds);
   api.drain();
   served.engine->shut_down(options.drain_seconds);
+  served.trace->finish();
   server.wait_idle(std::chrono::seconds(5));  // the last bytes
   server.stop();
 }
@@ -335,6 +339,7 @@ void add_serve(CLI::App& app) {
       ->group(group);
   command->add_flag("--no-guard-special-tokens", o.no_guard, "Read special tokens in what chat users write")
       ->group(group);
+  add_trace_flag(*command, o.trace);
   add_limits(*command, o);
   command->final_callback([options] { run_serve(*options); });
 }

@@ -114,6 +114,8 @@ std::string time_text(const json& a) {
     out += step_text(fmt::format("a prompt of {}", q["prompt"].get<int64_t>()).c_str(), t["prompt"]);
     out += step_text("a step of decode, halfway", t["decode"]);
     out += step_text(fmt::format("  and at {} tokens", q["context"].get<int64_t>()).c_str(), t["decode_at_end"]);
+    out += fmt::format("  {:<28} {:>12}  (SPYRE_ATTN_KV_LAYOUT=head_major)\n", "    with pages head by head",
+                       seconds_text(t["head_major_decode_at_end_seconds"].get<double>()));
     out += fmt::format("  {:<28} {:>12.0f}  ({:.1f} a sequence; {:.0f} at {} tokens; {:.0f} with the prompts' time)\n",
                        "tokens a second", t["decode_tokens_per_second"].get<double>(),
                        t["decode_tokens_per_second_per_sequence"].get<double>(),

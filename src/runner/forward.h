@@ -19,6 +19,10 @@ namespace spyre {
 class ThreadTeam;
 }
 
+namespace spyre {
+class TraceRecorder;
+}
+
 namespace spyre::runner {
 
 // One step, flattened: sequences one after the other, each with its scheduled tokens in order. Spans are the worker's
@@ -85,6 +89,9 @@ class SPYRE_API ModelRunner {
   // execution; an empty one ends it. A tapped step runs layer by layer: slower, the same bits. Throws
   // Error(kUnsupported) where it is not built, and that is what the base class does.
   virtual void set_layer_tap(LayerTap tap);
+  // From now on forward() says what it does when (base/trace.h); null ends it. The recorder outlives its use. A traced
+  // step may run program by program: slower, the same bits. The base class has nothing to tell.
+  virtual void set_trace(TraceRecorder* trace) { (void)trace; }
   // The team that computes its steps, for the worker's own work between them; null when there is none. Lives as long as
   // the runner.
   virtual ThreadTeam* thread_team() { return nullptr; }

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/team.h"
+#include "base/trace.h"
 
 namespace spyre::runner {
 namespace {
@@ -79,6 +80,7 @@ WarmUpReport Worker::warm_up() {
 }
 
 Ticket Worker::execute(const Step& step) {
+  const HostSpan span(trace_, "worker", "execute");
   if (!batch_) throw_error(ErrorCode::kFailedPrecondition, "execute: initialize_kv_cache was not called");
   if (next_ticket_ - oldest_ticket_ == in_flight_.size()) {
     throw_error(ErrorCode::kFailedPrecondition, "execute: tickets {} and {} are outstanding; sample {} first",
@@ -132,6 +134,7 @@ void Worker::end(InFlight& step) {
 }
 
 StepOutput Worker::sample(Ticket ticket, const GrammarMask* mask) {
+  const HostSpan span(trace_, "worker", "sample");
   if (oldest_ticket_ == next_ticket_ || ticket != oldest_ticket_) {
     throw_error(ErrorCode::kFailedPrecondition, "sample: ticket {} is not the oldest outstanding one{}", ticket,
                 oldest_ticket_ == next_ticket_ ? "; none is" : fmt::format(" ({})", oldest_ticket_));

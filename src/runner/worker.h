@@ -66,6 +66,11 @@ class SPYRE_API Worker {
 
   // See ModelRunner::set_layer_tap.
   void set_layer_tap(LayerTap tap) { runner_->set_layer_tap(std::move(tap)); }
+  // Spans of execute() and sample(), and what the runner has to tell; null ends it. See ModelRunner::set_trace.
+  void set_trace(TraceRecorder* trace) {
+    trace_ = trace;
+    runner_->set_trace(trace);
+  }
   int64_t vocab_size() const { return runner_->vocab_size(); }
   const WorkerConfig& config() const { return config_; }
   const RequestState* find(const RequestId& id) const;
@@ -101,6 +106,7 @@ class SPYRE_API Worker {
   std::vector<uint8_t> drawn_;       // of the step being sampled: which requests are done
   std::optional<InputBatch> batch_;  // made by initialize_kv_cache
   std::array<InFlight, 2> in_flight_;
+  TraceRecorder* trace_ = nullptr;
   Ticket next_ticket_ = 1;
   Ticket oldest_ticket_ = 1;  // outstanding: oldest_ticket_ .. next_ticket_ - 1
 };

@@ -67,5 +67,27 @@ TEST(ReportCommand, WritesAPageWithItsData) {
   }
 }
 
+TEST(TraceFlag, WritesWhatAGenerationDid) {
+  const ScratchFolder folder;
+  const std::string path = (folder.path() / "trace.json").string();
+  const Arguments arguments = {
+      "generate", golden("llama_gqa64"), "--prompt-ids", prompt_of("llama_gqa64", 5), "--max-tokens", "3", "--format",
+      "json"};
+  Arguments traced = arguments;
+  traced.insert(traced.end(), {"--trace", path});
+  const json with = run(traced).json(), without = run(arguments).json();
+  EXPECT_EQ(with["token_ids"], without["token_ids"]);
+  const json trace = json::parse(read_file(path));
+  int steps = 0;
+  std::set<int> processes;
+  for (const json& e : trace["traceEvents"]) {
+    processes.insert(e["pid"].get<int>());
+    steps += e["ph"] == "X" && e["pid"] == 2 && e["name"] == "step";
+  }
+  EXPECT_EQ(steps, 3);  // the prompt gives the first token
+  EXPECT_EQ(processes, (std::set<int>{1, 2}));
+  EXPECT_EQ(run({"generate", golden("llama_gqa64"), "--prompt-ids", "5", "--trace", "/nowhere/trace.json"}).code, 1);
+}
+
 }  // namespace
 }  // namespace spyre::system_test

@@ -14,7 +14,8 @@ class SpyrePlatform final : public platform::Platform {
   void check_and_update_config(platform::EngineConfig& config, const formats::ModelConfig& model) const override;
   void register_layers(nn::LayerRegistry& registry) const override;
   std::unique_ptr<runner::ModelRunner> create_model_runner(
-      const platform::EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const override;  nlohmann::json size_model(const platform::SizingQuestion& question) const override;
+      const platform::EngineConfig& config, std::shared_ptr<const formats::Checkpoint> checkpoint) const override;
+  nlohmann::json size_model(const platform::SizingQuestion& question) const override;
 };
 
 }  // namespace spyre::plugin

@@ -22,10 +22,13 @@ constexpr SettingInfo kSettings[] = {
     {"SPYRE_ATTN_MAX_CORES", "1 to 32", "32; of a head-major decode 8",
      "How many cores attention programs are divided over at most. What a core cannot mirror from the page's gather "
      "costs the page its place in the scratchpad."},
+    {"SPYRE_ATTN_PROFILING", "0 or 1", "0",
+     "1: a trace (--trace) has the spans spyre_attn::forward, ::reshape_and_cache "
+     "and ::online_softmax."},
     {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
 };
 
-    {"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
+{"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
     {"SPYRE_DL16_SUBNORMALS", "as_shipped or fixed", "as_shipped",
      "--numerics dl16: as_shipped halves an fp16 subnormal on its way to the card."},
     {"SPYRE_DL16_TOP", "format or constants", "format",
@@ -35,12 +38,21 @@ constexpr SettingInfo kSettings[] = {
      "--numerics dl16: 1: exp is 0 at and below -25 ln 2, as the compiler guards it."},
     {"SPYRE_DL16_ACCUMULATE", "fp32, or a chunk of 1 to 65536 elements", "fp32",
      "--numerics dl16: what sums are kept in; a chunk: DL16, rounded at each addition, chunk by chunk."},
-constexpr size_t kMaxLadder = 1024;
+    constexpr size_t kMaxLadder = 1024;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
+}
+
+bool flag(const char* name, bool initial) {
+  const std::optional<std::string> value = variable(name);
+  if (!value) return initial;
+  if (*value != "0" && *value != "1") {
+    throw_error(ErrorCode::kInvalidArgument, "{}='{}' is neither 0 nor 1", name, *value);
+  }
+  return *value == "1";
 }
 
 std::vector<int64_t> ladder(const char* name) {
@@ -116,12 +128,8 @@ Settings Settings::from_environment() {
   Settings settings;
   settings.kv_buckets = ladder("SPYRE_ATTN_KV_BUCKETS");
   settings.query_buckets = ladder("SPYRE_ATTN_QUERY_BUCKETS");
-  if (const auto record = variable("SPYRE_ATTN_RECORD")) {
-    if (*record != "0" && *record != "1") {
-      throw_error(ErrorCode::kInvalidArgument, "SPYRE_ATTN_RECORD='{}' is neither 0 nor 1", *record);
-    }
-    settings.record = *record == "1";
-  }
+  settings.record = flag("SPYRE_ATTN_RECORD", settings.record);
+  settings.attention_profiling = flag("SPYRE_ATTN_PROFILING", settings.attention_profiling);
   settings.kv_layout = read_kv_layout();
   settings.attention_cores = read_attention_cores();
   check_choice("SPYRE_COMPILE_GRANULARITY", "block", {"model"});
@@ -129,4 +137,4 @@ Settings Settings::from_environment() {
 }
 
 }  // namespace spyre::plugin
-  settings.dl16 = read_dl16_settings(variable);
+settings.dl16 = read_dl16_settings(variable);

@@ -26,6 +26,7 @@ struct Settings {
   std::vector<int64_t> kv_buckets, query_buckets;                    // empty = the default ladder
   bool record = true;                                                // SPYRE_ATTN_RECORD
   attention::KvLayout kv_layout = attention::KvLayout::kTokenMajor;  // SPYRE_ATTN_KV_LAYOUT
+  bool attention_profiling = false;        // SPYRE_ATTN_PROFILING: spans of attention in a trace
   std::optional<int64_t> attention_cores;  // SPYRE_ATTN_MAX_CORES: what attention programs are divided over at most
 
   // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and

@@ -55,15 +55,17 @@ int64_t CardGroup::padded_keys(int64_t keys) const {
 
 // A program's pages are unrolled, each like the one before: from 64 on the time of the others is carried forward, since
 // the plan of a thousand pages takes seconds to make.
-double CardGroup::attention_ns(const CostConfig& config, const attention::Variant& variant) {
+double CardGroup::attention_ns(const CostConfig& config, const attention::Variant& variant,
+                               compiler::AttentionTimes& times) const {
   const compiler::AttentionShape shape{.heads = share_.heads,
                                        .kv_heads = share_.kv_heads,
                                        .head_size = share_.head_size,
-                                       .block_size = question_.block_size};
+                                       .block_size = question_.block_size,
+                                       .layout = times.layout()};
   const auto at = [&](int64_t blocks) {
     attention::Variant shorter = variant;
     shorter.blocks = blocks;
-    return attention_times_.attention_ns(shape, shorter, config);
+    return times.attention_ns(shape, shorter, config);
   };
   if (variant.blocks <= kUnrolledBlocks) return at(variant.blocks);
   const double half = at(kUnrolledBlocks / 2), whole = at(kUnrolledBlocks);
@@ -72,15 +74,15 @@ double CardGroup::attention_ns(const CostConfig& config, const attention::Varian
 }
 
 double CardGroup::prompt_attention(const CostConfig& config, int64_t query, int64_t keys) {
-  return attention_ns(config, {.query = query, .blocks = padded_keys(keys) / question_.block_size});
+  return attention_ns(config, {.query = query, .blocks = padded_keys(keys) / question_.block_size}, token_major_);
 }
 
 double CardGroup::decode_attention(const CostConfig& config, int64_t sequences, int64_t keys) {
   const int64_t blocks = padded_keys(keys) / question_.block_size;
   if (sequences < attention::kLeastBatchedSequences) {
-    return static_cast<double>(sequences) * attention_ns(config, {.query = 1, .blocks = blocks});
+    return static_cast<double>(sequences) * attention_ns(config, {.query = 1, .blocks = blocks}, token_major_);
   }
-  return attention_ns(config, {.query = 1, .blocks = blocks, .sequences = sequences});
+  return attention_ns(config, {.query = 1, .blocks = blocks, .sequences = sequences}, token_major_);
 }
 
 // Two sums over all cards in a layer and one of the embedding, of |rows| rows.
@@ -104,6 +106,13 @@ StepTime CardGroup::decode(const CostConfig& config, int64_t sequences, int64_t 
   time.between_cards_ns = between_cards(config, sequences);
   time.host_ns = host_transfers(config, sequences, sequences);
   return time;
+}
+
+double CardGroup::head_major_decode_ns(const CostConfig& config, int64_t sequences, int64_t length) {
+  const StepTime other = decode(config, sequences, length);
+  const int64_t blocks = padded_keys(length) / question_.block_size;
+  const double attention = attention_ns(config, {.query = 1, .blocks = blocks}, head_major_);
+  return other.ns() - other.attention_ns + static_cast<double>(shape_.layers * sequences) * attention;
 }
 
 StepTime CardGroup::prefill(const CostConfig& config, int64_t tokens) {

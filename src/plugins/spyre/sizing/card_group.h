@@ -33,6 +33,9 @@ class CardGroup {
 
   // One token of each of |sequences|, each with |length| keys.
   StepTime decode(const device::CostConfig& config, int64_t sequences, int64_t length);
+  // The same with pages that lie head by head, sequence after sequence (SPYRE_ATTN_KV_LAYOUT=head_major): all of it,
+  // ns.
+  double head_major_decode_ns(const device::CostConfig& config, int64_t sequences, int64_t length);
   // A prompt of |tokens|, chunk by chunk, and the head's one row.
   StepTime prefill(const device::CostConfig& config, int64_t tokens);
   // |sequences| texts of |length| tokens through an encoder.
@@ -45,7 +48,8 @@ class CardGroup {
 
  private:
   // One layer's attention programs (compiler/attention_program.h), padded as the ladders pad.
-  double attention_ns(const device::CostConfig& config, const attention::Variant& variant);
+  double attention_ns(const device::CostConfig& config, const attention::Variant& variant,
+                      compiler::AttentionTimes& times) const;
   double prompt_attention(const device::CostConfig& config, int64_t query, int64_t keys);
   double decode_attention(const device::CostConfig& config, int64_t sequences, int64_t keys);
   double between_cards(const device::CostConfig& config, int64_t rows) const;
@@ -55,7 +59,7 @@ class CardGroup {
   const ModelShape& shape_;
   CardShare share_;
   std::unique_ptr<StepParts> parts_;
-  compiler::AttentionTimes attention_times_;
+  compiler::AttentionTimes token_major_, head_major_{attention::KvLayout::kHeadMajor};
   std::string not_compiled_;
 };
 

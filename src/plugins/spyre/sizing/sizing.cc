@@ -117,6 +117,7 @@ json decoder_time(CardGroup& group, const CostConfig& config, const SizingQuesti
           {"prompt_tokens_per_second", static_cast<double>(*q.prompt) * kSecond / prompt.ns()},
           {"decode", step_json(middle)},
           {"decode_at_end", step_json(end)},
+          {"head_major_decode_at_end_seconds", group.head_major_decode_ns(config, q.batch, *q.context) / kSecond},
           {"decode_tokens_per_second", batch * kSecond / middle.ns()},
           {"decode_tokens_per_second_at_end", batch * kSecond / end.ns()},
           {"decode_tokens_per_second_per_sequence", kSecond / middle.ns()},

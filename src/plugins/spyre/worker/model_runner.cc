@@ -385,9 +385,8 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
   SPYRE_CHECK(bucket.has_value() && tokens > 0, "{} tokens for buckets up to {}", tokens, token_ladder_.back());
   BodyPlan& plan = body(*bucket);
   body_rows_.add(tokens, *bucket);
-  device_.upload(plan.token_ids, batch.token_ids.data(), "token_ids", tokens);
-  device_.upload(plan.positions, batch.positions.data(), "positions", tokens);
-  device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
+  const device::TransferCounters before = trace_ != nullptr ? device_.transfers() : device::TransferCounters();
+  upload_step(plan, batch);
   const attention::StepTables& tables = metadata_->build(batch.attention, batch.slots);
   record_variants(tables);
   last_tables_ = &tables;
@@ -411,14 +410,33 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
     for (const Launch& launch : head_plan->launches) step_launches_.push_back(&launch);
     step_rows_.resize(step_launches_.size(), rows);
   }
-  if (!step_launches_.empty()) device_.run(step_launches_, step_rows_, &tables);
+  if (!step_launches_.empty()) run_launches(tables);
   logits.vocab_size = model_->vocab_size();
   logits.row_errors.clear();
   logits.values.resize(static_cast<size_t>(rows * logits.vocab_size));
   if (head_plan != nullptr) device_.download(head_plan->logits, logits.values.data(), "logits", rows);
+  if (trace_ != nullptr) {
+    trace_->add_card_step(step_launches_, &tables, difference(device_.transfers(), before), tokens);
+  }
   if (tap_ && rows > 0) tap_({.layer = "logits", .rows = rows, .width = logits.vocab_size, .values = logits.values});
   if (ready_ && device_.first_nonfinite_row(plan.hidden, tokens) >= 0) {
     report_nonfinite(plan, tokens, tables, logits);
+  }
+}
+
+void SpyreModelRunner::upload_step(const BodyPlan& plan, const runner::ForwardBatch& batch) {
+  const HostSpan span(trace_ == nullptr ? nullptr : &trace_->recorder(), "worker", "upload");
+  const auto tokens = static_cast<int64_t>(batch.token_ids.size());
+  device_.upload(plan.token_ids, batch.token_ids.data(), "token_ids", tokens);
+  device_.upload(plan.positions, batch.positions.data(), "positions", tokens);
+  device_.upload(plan.slots, batch.slots.data(), "slots", tokens);
+}
+
+void SpyreModelRunner::run_launches(const attention::StepTables& tables) {
+  if (trace_ == nullptr) return device_.run(step_launches_, step_rows_, &tables);
+  for (size_t i = 0; i < step_launches_.size(); ++i) {
+    const HostSpan span(&trace_->recorder(), "programs", step_launches_[i]->program->graph.name);
+    device_.run(*step_launches_[i], step_rows_[i], &tables);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "plugins/spyre/compiler/compiler.h"
 #include "plugins/spyre/device/device.h"
 #include "plugins/spyre/settings.h"
+#include "plugins/spyre/worker/step_trace.h"
 #include "plugins/spyre/worker/weight_store.h"
 #include "runner/forward.h"
 
@@ -38,6 +39,10 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void copy_block(int32_t from, int32_t to) override;
   void zero_block(int32_t block) override;
   void set_layer_tap(runner::LayerTap tap) override { tap_ = std::move(tap); }
+  void set_trace(TraceRecorder* trace) override {
+    trace_ = trace == nullptr ? nullptr
+                              : std::make_unique<StepTrace>(*trace, attention_times_, settings_.attention_profiling);
+  }
   ThreadTeam* thread_team() override { return &device_.team(); }
   nlohmann::json report(const std::string& topic) const override;
 
@@ -99,6 +104,9 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void record_variants(const attention::StepTables& tables);
   // Estimated card time of the step run last, from its programs and tables.
   double last_step_card_ns() const;
+  void upload_step(const BodyPlan& plan, const runner::ForwardBatch& batch);
+  // The step's launches: as one region, or one by one where they are traced.
+  void run_launches(const attention::StepTables& tables);
   void run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables);
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
@@ -126,7 +134,8 @@ class SpyreModelRunner final : public runner::ModelRunner {
   std::vector<const device::Launch*> step_launches_;              // of the step being run
   std::vector<int64_t> step_rows_;
   runner::LayerTap tap_;
-  bool ready_ = false;  // warmed up: compiles are counted, activations are watched
+  std::unique_ptr<StepTrace> trace_;  // null: not traced
+  bool ready_ = false;                // warmed up: compiles are counted, activations are watched
   int64_t compiles_after_ready_ = 0;
   runner::WarmUpReport warm_up_;
   // Accounts: what loading moved, what a step of one token moves and takes on the card.

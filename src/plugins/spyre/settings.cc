@@ -26,9 +26,7 @@ constexpr SettingInfo kSettings[] = {
      "1: a trace (--trace) has the spans spyre_attn::forward, ::reshape_and_cache "
      "and ::online_softmax."},
     {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
-};
-
-{"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
+    {"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
     {"SPYRE_DL16_SUBNORMALS", "as_shipped or fixed", "as_shipped",
      "--numerics dl16: as_shipped halves an fp16 subnormal on its way to the card."},
     {"SPYRE_DL16_TOP", "format or constants", "format",
@@ -38,7 +36,9 @@ constexpr SettingInfo kSettings[] = {
      "--numerics dl16: 1: exp is 0 at and below -25 ln 2, as the compiler guards it."},
     {"SPYRE_DL16_ACCUMULATE", "fp32, or a chunk of 1 to 65536 elements", "fp32",
      "--numerics dl16: what sums are kept in; a chunk: DL16, rounded at each addition, chunk by chunk."},
-    constexpr size_t kMaxLadder = 1024;
+};
+
+constexpr size_t kMaxLadder = 1024;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -131,10 +131,10 @@ Settings Settings::from_environment() {
   settings.record = flag("SPYRE_ATTN_RECORD", settings.record);
   settings.attention_profiling = flag("SPYRE_ATTN_PROFILING", settings.attention_profiling);
   settings.kv_layout = read_kv_layout();
+  settings.dl16 = read_dl16_settings(variable);
   settings.attention_cores = read_attention_cores();
   check_choice("SPYRE_COMPILE_GRANULARITY", "block", {"model"});
   return settings;
 }
 
 }  // namespace spyre::plugin
-settings.dl16 = read_dl16_settings(variable);

@@ -29,9 +29,9 @@ struct Settings {
   bool attention_profiling = false;        // SPYRE_ATTN_PROFILING: spans of attention in a trace
   std::optional<int64_t> attention_cores;  // SPYRE_ATTN_MAX_CORES: what attention programs are divided over at most
 
-  // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and
   device::Dl16Settings dl16;  // SPYRE_DL16_*: what --numerics dl16 computes
 
+  // Reads and checks every variable of the table. Throws Error(kInvalidArgument) naming the variable, its value and
   // what it takes; kUnsupported for a value of the original's that is not built.
   static Settings from_environment();
 };

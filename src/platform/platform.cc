@@ -1,14 +1,8 @@
 #include "platform/platform.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 
 namespace spyre::platform {
-
-nlohmann::json Platform::size_model(const SizingQuestion&) const {
-  return nullptr;
-}
 
 std::unique_ptr<nn::CausalLM> build_model(const Platform& platform, const EngineConfig& config,
                                           const formats::ModelConfig& model) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -39,7 +39,9 @@ class SPYRE_API Platform {
 
   // Whether a model of this configuration fits here, and how fast it would be (sizing.h); null when the platform cannot
   // tell. Throws Error(kInvalidArgument) for a question out of range, and what reading the configuration throws.
-  virtual nlohmann::json size_model(const SizingQuestion& question) const;
+  // Inline, as every virtual function here is inline or pure: so whoever derives has the class's type information of
+  // its own, and a plugin built against another core loads far enough to be asked for its build id.
+  virtual nlohmann::json size_model(const SizingQuestion&) const { return nullptr; }
 };
 
 // |model| as |platform| builds it: registries filled, architecture resolved. Throws kFailedPrecondition for a config

@@ -10,6 +10,7 @@
 #include "cli/bench_serve.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/trace_file.h"
 
 namespace spyre::cli {
 namespace {
@@ -173,6 +174,7 @@ void add_bench(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}))
       ->group("Output");
+  add_trace_flag(*command, options->trace);
   options->model.add_to(*command);
   command->get_option("MODEL")->required(false);  // its subcommands have a MODEL of their own
   command->footer(
@@ -188,7 +190,9 @@ void add_bench(CLI::App& app) {
     }
     OpenModel open = open_model(config, options->format == "text");
     fit_defaults(*command, open, options->sizes);
+    TraceFile trace(options->trace, *open.instance.worker);
     const json report = measure_model(open, options->sizes);
+    trace.finish();
     if (options->format == "json") return write_out(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
     write_text(report, options->sizes.repeat);
   });

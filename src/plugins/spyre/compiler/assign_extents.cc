@@ -1,15 +1,10 @@
-// Phase 2: card extents. Dimensions that are tied form a class; a class holds *cuts*, logical positions that must begin
-// a stick. A cut moves what follows it up to the next whole stick; a gap adds sticks before it. Relations copy cuts
-// from class to class until nothing changes. Cuts are only added and gaps only grow, within the finite set of
-// positions, so this ends. (A rotary head is a cut in its middle; a fused projection a cut between its parts.)
+#include "plugins/spyre/compiler/assign_extents.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
-#include "plugins/spyre/compiler/card_plan.h"
-#include "plugins/spyre/compiler/extent_relations.h"
-#include "plugins/spyre/compiler/plan_sticks.h"
 
 namespace spyre::compiler {
 
@@ -153,21 +148,23 @@ class Solver {
 
 }  // namespace
 
-Axes assign_extents(const graph::Graph& graph, RuleLog&) {
-  RuleLog counted_by_choose_layouts;
-  const Layouts sticks = plan_sticks(graph, counted_by_choose_layouts);
-  const ExtentRelations relations = collect_relations(graph, sticks);
-  Solver solver(graph, relations);
+int64_t assign_extents(CardState& state) {
+  const graph::Graph& graph = state.graph;
+  state.relations = collect_relations(graph, state.layouts);
+  Solver solver(graph, state.relations);
   solver.solve();
-  Axes axes(graph.values.size());
-  for (size_t v = 0; v < axes.size(); ++v) {
+  int64_t padded = 0;
+  state.axes.assign(graph.values.size(), {});
+  for (size_t v = 0; v < graph.values.size(); ++v) {
     const graph::Type& type = graph.values[v].type;
     for (int d = 0; d < type.rank(); ++d) {
-      axes[v].push_back(solver.axis(relations.dim[v][d]));
-      SPYRE_CHECK(!type.dims[d].rows || !axes[v][d].padded(), "the rows of %{} are padded", graph.values[v].name);
+      state.axes[v].push_back(solver.axis(state.relations.dim[v][d]));
+      const bool more = state.axes[v].back().padded();
+      SPYRE_CHECK(!type.dims[d].rows || !more, "the rows of %{} are padded", graph.values[v].name);
+      padded += more;
     }
   }
-  return axes;
+  return padded;
 }
 
 }  // namespace spyre::compiler

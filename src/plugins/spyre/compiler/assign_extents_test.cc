@@ -1,9 +1,13 @@
+#include "plugins/spyre/compiler/assign_extents.h"
+
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
 #include "graph/text.h"
-#include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/propagate_layouts.h"
+#include "plugins/spyre/compiler/verify_extents.h"
+#include "plugins/spyre/compiler/verify_rules.h"
 
 namespace spyre::compiler {
 namespace {
@@ -12,9 +16,12 @@ class Extents {
  public:
   explicit Extents(const std::string& text) : graph_(graph::parse(text)) {
     RuleLog log;
-    verify_rules(graph_, log);
-    axes_ = assign_extents(graph_, log);
-    choose_layouts(graph_, axes_, log);  // agrees with what it finds
+    CardState state(graph_, log);
+    verify_rules(state);
+    propagate_layouts(state);
+    assign_extents(state);
+    verify_extents(state);  // agrees with what it finds
+    axes_ = state.axes;
   }
   std::string of(const std::string& value, int dim) const { return axes_[*graph_.find(value)][dim].to_string(); }
 

@@ -1,63 +1,63 @@
-// The card side of compilation, in phases. Each phase is one file with its like-named test.
+// The card side of compilation: what its phases hand on, and the rules they check on the way. A phase is one file with
+// a like-named test; card_passes.h is their order.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
+#include "plugins/spyre/compiler/extent_relations.h"
+#include "plugins/spyre/compiler/layouts.h"
 #include "plugins/spyre/device/axis.h"
 #include "plugins/spyre/device/program.h"
 #include "plugins/spyre/device/rules.h"
 
 namespace spyre::compiler {
 
-// Counts the checks a graph passed, by rule number: what `inspect` shows as "rules met".
-using RuleLog = std::map<std::string, int64_t>;
+// Counts the checks a graph passed, by rule: what `inspect` shows as "rules met".
+class RuleLog {
+ public:
+  int64_t& operator[](device::Rule rule) { return counts_[static_cast<size_t>(rule)]; }
+  int64_t operator[](std::string_view number) const;  // 0 for a number that no rule has
+  std::map<std::string, int64_t> by_number() const;   // those met
+
+ private:
+  std::array<int64_t, 256> counts_{};
+};
 
 // Counts one check of |rule|; refuses when it failed. |detail| makes the text of the refusal.
 template <typename Detail>
 void require_rule(RuleLog& log, device::Rule rule, bool passed, Detail&& detail) {
   if (!passed) device::refuse(rule, detail());
-  ++log[std::string(device::info(rule).number)];
+  ++log[rule];
 }
 
 // "matmul %7", for messages.
 std::string describe(const graph::Graph& graph, const graph::Op& op);
 
-// Phase 1 (verify_rules.cc): the rules that speak of operators and types alone (L-01 .. L-05, L-08, L-19, L-20).
-void verify_rules(const graph::Graph& graph, RuleLog& log);
-
-// Phase 2 (assign_extents.cc): the axes of every value, [value][dimension]. Dimensions that operators tie together get
-// one axis. Where a slice, a concatenation, a regrouping or a rotation cuts the stick dimension, the cut is put on a
-// whole stick; a matmul's reduced and generated dimensions are filled up to whole sticks; the K and V heads of a cache
-// get one card width. So head padding comes out of structure alone. A rows dimension is never padded: its bucket is its
-// extent. The axes of a state are [kv heads, head size] of its keys; values lie in heads of the same card width.
+// The axes of every value, [value][dimension]; of a state [kv heads, head size] of its keys.
 using Axes = std::vector<std::vector<device::Axis>>;
-Axes assign_extents(const graph::Graph& graph, RuleLog& log);
-
-// Phase 3 (choose_layouts.cc): which dimension of each value lies in the stick, and where a value must be re-laid for a
-// consumer. The choice depends on the operators alone (plan_sticks.h, L-06, L-07, L-09, L-16, L-17) and is what phase 2
-// worked with; this phase checks the axes against it: L-10 .. L-13, L-16, L-18.
-struct Layouts {
-  std::vector<int> stick;  // per value: dimension, or -1 = sparse (one element per stick) or scalar
-  struct Relay {
-    int32_t op = 0;  // consumer
-    int32_t operand = 0;
-    int to_stick = 0;
-  };
-  std::vector<Relay> relays;
-};
-Layouts choose_layouts(const graph::Graph& graph, const Axes& axes, RuleLog& log);
 
 // What a value is on the card, by its axes and stick.
 device::TensorSpec card_spec(const graph::Type& type, const std::vector<device::Axis>& axes, int stick);
 
-// Phase 4 (emit_device_ops.cc, lower/card_ops.cc): device operations and their buffers, with work division
-// (divide_work.cc, L-15), the pool plan (plan_pool.cc) and time estimates (device/cost.h).
-device::CardPlan emit_device_ops(const graph::Graph& graph, const Axes& axes, const Layouts& layouts, RuleLog& log);
+// What grows from phase to phase. Owns nothing of the graph, which outlives it.
+struct CardState {
+  CardState(const graph::Graph& graph, RuleLog& log) : graph(graph), log(log) {}
+
+  const graph::Graph& graph;
+  RuleLog& log;
+  Layouts layouts;
+  ExtentRelations relations;
+  Axes axes;
+  device::CardPlan plan;
+  std::vector<bool> settled;  // per device operation: no later phase of work division changes it
+};
 
 }  // namespace spyre::compiler

@@ -1,7 +1,7 @@
 #include "plugins/spyre/compiler/compiler.h"
 
 #include "base/error.h"
-#include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/card_passes.h"
 #include "plugins/spyre/compiler/graph_passes.h"
 #include "plugins/spyre/compiler/host_emit.h"
 
@@ -17,16 +17,17 @@ std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& gra
   program->passes = graph::run_passes(program->graph, graph_passes(), options_.passes);
 
   const graph::Graph& g = program->graph;
-  verify_rules(g, program->rules_met);
-  const Axes axes = assign_extents(g, program->rules_met);
-  const Layouts layouts = choose_layouts(g, axes, program->rules_met);
-  program->card = emit_device_ops(g, axes, layouts, program->rules_met);
+  RuleLog log;
+  CardState state(g, log);
+  program->card_passes = run_card_passes(state);
+  program->card = std::move(state.plan);
+  program->rules_met = log.by_number();
   auto specs = [&](const std::vector<graph::ValueId>& values) {
     std::vector<device::TensorSpec> made;
     for (graph::ValueId value : values) {
       const graph::Type& type = g.type(value);
       const bool batch = type.kind == graph::TypeKind::kBatch;
-      made.push_back(batch ? device::TensorSpec{} : card_spec(type, axes[value], layouts.stick[value]));
+      made.push_back(batch ? device::TensorSpec{} : card_spec(type, state.axes[value], state.layouts.stick[value]));
     }
     return made;
   };

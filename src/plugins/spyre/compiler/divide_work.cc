@@ -4,90 +4,40 @@
 #include <numeric>
 
 namespace spyre::compiler {
+
+using device::DeviceOp;
+
 namespace {
 
-int64_t product(const std::vector<int64_t>& splits) {
-  return std::accumulate(splits.begin(), splits.end(), int64_t{1}, std::multiplies<>());
-}
-
-int64_t span(const SpannedOperand& operand, const std::vector<int64_t>& splits) {
-  int64_t parts = 1;
-  for (int d : operand.dims) parts *= splits[d];
-  return operand.bytes / parts;
-}
-
-// The largest divisor of |extent| above |current|, at most |most|.
-int64_t largest_split(int64_t extent, int64_t current, int64_t most) {
-  for (int64_t split = std::min(extent, most); split > current; --split) {
-    if (extent % split == 0) return split;
+// The largest exact split that keeps what earlier phases cut, within the cores.
+int64_t largest_split(const DeviceOp& op, size_t dim, int64_t cores) {
+  const int64_t others = device::core_count(op.splits) / op.splits[dim];
+  for (int64_t split = std::min(op.extents[dim], cores / others); split > op.splits[dim]; --split) {
+    if (op.extents[dim] % split == 0) return split;
   }
-  return current;
-}
-
-int64_t next_split(int64_t extent, int64_t current, int64_t most) {
-  for (int64_t split = current + 1; split <= std::min(extent, most); ++split) {
-    if (extent % split == 0) return split;
-  }
-  return current;
-}
-
-// Tries every exact division of dims[d ..] within |cores|, keeping the cheapest; the first of equals.
-void search(const std::vector<IterationDim>& dims, size_t d, int64_t cores, const DivisionScore& score,
-            std::vector<int64_t>& splits, std::vector<int64_t>& best, double& least) {
-  if (d == dims.size()) {
-    const double cost = score(splits);
-    if (best.empty() || cost < least) {
-      best = splits;
-      least = cost;
-    }
-    return;
-  }
-  const int64_t others = product(splits);
-  for (int64_t split = 1; split <= std::min(dims[d].extent, cores / others); ++split) {
-    if (dims[d].extent % split != 0) continue;
-    splits[d] = split;
-    search(dims, d + 1, cores, score, splits, best, least);
-  }
-  splits[d] = 1;
+  return op.splits[dim];
 }
 
 }  // namespace
 
-std::vector<int64_t> divide_work(const std::vector<IterationDim>& dims, const std::vector<SpannedOperand>& operands,
-                                 const std::string& what, RuleLog& log, const DivisionScore& score, int64_t cores) {
-  std::vector<int64_t> splits(dims.size(), 1);
-  auto most = [&](int d) { return cores / (product(splits) / splits[d]); };
-  // Spans first, by the smallest splits that help: output dimensions before the reduced one.
-  for (const SpannedOperand& operand : operands) {
-    for (const bool reduced : {false, true}) {
-      for (int d : operand.dims) {
-        while (dims[d].reduced == reduced && span(operand, splits) > kMaxSpanBytes) {
-          const int64_t split = next_split(dims[d].extent, splits[d], most(d));
-          if (split == splits[d]) break;
-          splits[d] = split;
-        }
-      }
-    }
-    require_rule(log, device::Rule::kSpan, span(operand, splits) <= kMaxSpanBytes, [&] {
-      return fmt::format("{}: a core would touch {} bytes of {} after splitting it as far as it goes", what,
-                         span(operand, splits), operand.name);
-    });
-  }
-  if (score && product(splits) == 1) {
-    std::vector<int64_t> best;
-    double least = 0;
-    search(dims, 0, cores, score, splits, best, least);
-    return best;
-  }
-  // Then as many cores as there are: output dimensions, the largest first, then a reduced one.
-  std::vector<int> order(dims.size());
+void divide_largest(DeviceOp& op, int64_t cores) {
+  std::vector<int> order(op.extents.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    if (dims[a].reduced != dims[b].reduced) return dims[b].reduced;
-    return dims[a].extent > dims[b].extent;
+    if ((a == op.reduced_dim) != (b == op.reduced_dim)) return b == op.reduced_dim;
+    return op.extents[a] > op.extents[b];
   });
-  for (int d : order) splits[d] = largest_split(dims[d].extent, splits[d], most(d));
-  return splits;
+  for (const int d : order) op.splits[d] = largest_split(op, d, cores);
+}
+
+int64_t divide_work(CardState& state) {
+  int64_t parallel = 0;
+  for (size_t i = 0; i < state.plan.ops.size(); ++i) {
+    DeviceOp& op = state.plan.ops[i];
+    if (i >= state.settled.size() || !state.settled[i]) divide_largest(op);
+    parallel += device::core_count(op.splits) > 1;
+  }
+  return parallel;
 }
 
 }  // namespace spyre::compiler

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "graph/op_def.h"
-#include "plugins/spyre/compiler/plan_sticks.h"
+#include "plugins/spyre/compiler/stick_choices.h"
 
 namespace spyre::compiler {
 

@@ -1,5 +1,5 @@
 // What operators demand of the card extents, as relations between dimensions: collected once, solved by assign_extents,
-// checked by choose_layouts.
+// checked by verify_extents.
 //
 // A node is one dimension of one value, or a pseudo dimension (half of a rotary head, the values' head of a cache).
 #pragma once
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/layouts.h"
 #include "plugins/spyre/device/rules.h"
 
 namespace spyre::compiler {

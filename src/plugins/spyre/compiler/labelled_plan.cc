@@ -98,6 +98,20 @@ LabelledPlan::Shape LabelledPlan::iterate(const std::vector<Operand>& operands, 
   return shape;
 }
 
+// As the phases of work division do it.
+void LabelledPlan::divide(DeviceOp& op, const DivisionScore& score) {
+  const SpanReduction spans = reduce_spans_of(plan_, op, cores_);
+  require_rule(log_, device::Rule::kSpan, spans.too_long < 0, [&] {
+    return fmt::format("{}: a core would touch {} bytes of {} after splitting it as far as it goes", op.name,
+                       spans.span, names_[static_cast<size_t>(spans.too_long)]);
+  });
+  if (score && !spans.split) {
+    op.splits = cheapest_division(op.extents, cores_, score);
+  } else {
+    divide_largest(op, cores_);
+  }
+}
+
 DeviceOp& LabelledPlan::emit(const char* name, std::vector<Operand> inputs, Operand output, const std::string& over,
                              char reduced, const DivisionScore& score) {
   DeviceOp op{.name = name};
@@ -106,25 +120,19 @@ DeviceOp& LabelledPlan::emit(const char* name, std::vector<Operand> inputs, Oper
   operands.push_back(std::move(output));
   op.outputs = {operands.back().buffer};
   const Shape shape = iterate(operands, over, reduced);
-  std::vector<SpannedOperand> spans;
   for (const Operand& o : operands) {
-    const CardBuffer& b = plan_.buffers[o.buffer];
-    SpannedOperand span{names_[o.buffer], bytes(o.buffer), {}};
     std::vector<int> walks;
-    for (size_t d = 0; d < o.labels.size(); ++d) {
-      // A dimension of one element is no broadcast: every core has the part that there is.
-      walks.push_back(o.labels[d] == '-' ? -1 : shape.find(o.labels[d]));
-      if (walks.back() >= 0 && b.spec.axes[d].card() > 1) span.dims.push_back(walks.back());
-    }
+    // A dimension of one element is no broadcast: every core has the part that there is.
+    for (const char label : o.labels) walks.push_back(label == '-' ? -1 : shape.find(label));
     op.walks.push_back(std::move(walks));
-    if (b.home != BufferHome::kState) spans.push_back(std::move(span));
   }
-  op.splits = divide_work(shape.dims, spans, name, log_, score, cores_);
   for (const IterationDim& dim : shape.dims) {
     op.split_dims.push_back(dim.name);
     op.extents.push_back(dim.extent);
   }
+  op.splits.assign(op.extents.size(), 1);
   if (reduced != 0) op.reduced_dim = 0;
+  divide(op, score);
   plan_.ops.push_back(std::move(op));
   works_.push_back({.cores = device::core_count(plan_.ops.back().splits)});
   return plan_.ops.back();

@@ -2,7 +2,7 @@
 // iterates over the letters of its operands. What attention's programs are made with (attention_program.h).
 //
 // A label's extent is the same wherever it occurs; '-' is a dimension that no core's part follows (looked up by an
-// index, or merged with others). Work is divided by divide_work(), the scratchpad planned by plan_lx().
+// index, or merged with others). Work is divided as that of graphs is, the scratchpad planned by plan_lx().
 #pragma once
 
 #include <array>
@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "plugins/spyre/compiler/card_plan.h"
+#include "plugins/spyre/compiler/divide_matmuls.h"
 #include "plugins/spyre/compiler/divide_work.h"
+#include "plugins/spyre/compiler/lower/iteration.h"
 #include "plugins/spyre/compiler/plan_lx.h"
+#include "plugins/spyre/compiler/reduce_spans.h"
 #include "plugins/spyre/device/cost.h"
 
 namespace spyre::compiler {
@@ -68,6 +71,7 @@ class LabelledPlan {
   Shape iterate(const std::vector<Operand>& operands, const std::string& over, char reduced) const;
   device::DeviceOp& emit(const char* name, std::vector<Operand> inputs, Operand output, const std::string& over,
                          char reduced, const DivisionScore& score);
+  void divide(device::DeviceOp& op, const DivisionScore& score);
   DivisionScore product_score(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
   device::OpWork product_work(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
   int64_t extent_of(char label) const { return extents_[static_cast<unsigned char>(label)]; }

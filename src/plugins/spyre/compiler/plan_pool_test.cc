@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "plugins/spyre/compiler/divide_work.h"
+#include "plugins/spyre/testing/planned_graph.h"
 
 namespace spyre::compiler {
 namespace {
@@ -45,35 +45,33 @@ TEST(PlanPool, RandomRangesDoNotOverlap) {
   }
 }
 
-TEST(DivideWork, SplitsExactlyAndNeverBeyondTheCores) {
-  std::mt19937 random(6);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<IterationDim> dims;
-    for (int d = 0; d < 3; ++d) dims.push_back({"d", static_cast<int64_t>(1 + random() % 100), d == 2});
-    RuleLog log;
-    const std::vector<int64_t> splits = divide_work(dims, {}, "op", log);
-    int64_t cores = 1;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      EXPECT_EQ(dims[d].extent % splits[d], 0);
-      cores *= splits[d];
-    }
-    EXPECT_LE(cores, kCores);
+TEST(PlanPool, TheBoundIsWhatLivesAtOnce) {
+  // 128 + 256 live at 1, and 256 + 128 at 2: never all three.
+  const PoolPlan plan = plan_pool({{128, 0, 1}, {200, 1, 2}, {100, 2, 3}});
+  EXPECT_EQ(plan.lower_bound, 384);
+  EXPECT_EQ(plan.bytes, 384);
+  // First fit is not always the best: the gap of 128 between two long-lived buffers is too short for 256.
+  const PoolPlan gap = plan_pool({{128, 0, 9}, {128, 0, 1}, {128, 0, 9}, {256, 2, 3}});
+  EXPECT_EQ(gap.lower_bound, 512);
+  EXPECT_EQ(gap.bytes, 640);
+}
+
+TEST(PlanPool, AViewKeepsItsBaseAlive) {
+  const testing::PlannedGraph g(R"(input %x : f16[8,128]
+    %a = neg(%x)
+    %h = slice(%a) {axis=1, start=64, size=64}
+    %b = exp(%x)
+    %c = neg(%b)
+    %d = slice(%c) {axis=1, start=0, size=64}
+    %y = add(%h, %d)
+    return %y)");
+  const std::vector<LiveRange> ranges = live_ranges(g.plan());
+  for (size_t b = 0; b < ranges.size(); ++b) {
+    if (g.plan().buffers[b].view || g.graph.value(g.plan().buffers[b].value).name != "a") continue;
+    EXPECT_EQ(ranges[b].first, 0);
+    EXPECT_EQ(ranges[b].last, 3);
   }
-}
-
-TEST(DivideWork, TheLargestOutputDimensionFirst) {
-  RuleLog log;
-  EXPECT_EQ(divide_work({{"M", 8, false}, {"N", 24, false}, {"K", 9, true}}, {}, "matmul", log),
-            (std::vector<int64_t>{1, 24, 1}));
-  EXPECT_EQ(divide_work({{"M", 1, false}, {"N", 9, false}, {"K", 9, true}}, {}, "matmul", log),
-            (std::vector<int64_t>{1, 9, 3}));
-}
-
-TEST(DivideWork, SpansComeFirst) {
-  RuleLog log;
-  // Only dimension 0 shortens the span of x: it is split before the larger dimension 1.
-  const auto splits = divide_work({{"0", 4, false}, {"1", 64, false}}, {{"%x", int64_t{1} << 30, {0}}}, "add", log);
-  EXPECT_EQ(splits, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(g.plan().pool_lower_bound, 3 * 8 * 128 * 2);
 }
 
 }  // namespace

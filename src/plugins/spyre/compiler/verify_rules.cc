@@ -1,16 +1,32 @@
-// Phase 1: what can be told from operators and types alone.
+#include "plugins/spyre/compiler/verify_rules.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "graph/op_def.h"
-#include "plugins/spyre/compiler/card_plan.h"
 #include "plugins/spyre/compiler/lower/card_ops.h"
 
 namespace spyre::compiler {
 
 using device::Rule;
 using graph::OpFamily;
+
+int64_t RuleLog::operator[](std::string_view number) const {
+  for (const device::RuleInfo& r : device::all_rules()) {
+    if (r.number == number) return counts_[static_cast<size_t>(r.rule)];
+  }
+  return 0;
+}
+
+std::map<std::string, int64_t> RuleLog::by_number() const {
+  std::map<std::string, int64_t> met;
+  for (const device::RuleInfo& r : device::all_rules()) {
+    const int64_t count = counts_[static_cast<size_t>(r.rule)];
+    if (count > 0) met.emplace(r.number, count);
+  }
+  return met;
+}
 
 std::string describe(const graph::Graph& graph, const graph::Op& op) {
   if (op.outputs.empty()) return std::string(op.name());
@@ -58,6 +74,9 @@ void verify_matmul(const graph::Graph& graph, const graph::Op& op, RuleLog& log)
   require_rule(log, Rule::kMatmulDims, batch <= 2 && batch + leading <= 4, [&] {
     return fmt::format("{} has {} batch and {} row dimensions", describe(graph, op), batch, leading);
   });
+  const int64_t columns = graph.type(op.outputs[0]).extent(-1);
+  require_rule(log, Rule::kMatmulOneColumn, columns > 1,
+               [&] { return fmt::format("{} makes a single column", describe(graph, op)); });
 }
 
 void verify_index(const graph::Graph& graph, const graph::Op& op, graph::ValueId index, RuleLog& log) {
@@ -69,7 +88,9 @@ void verify_index(const graph::Graph& graph, const graph::Op& op, graph::ValueId
 
 }  // namespace
 
-void verify_rules(const graph::Graph& graph, RuleLog& log) {
+int64_t verify_rules(CardState& state) {
+  const graph::Graph& graph = state.graph;
+  RuleLog& log = state.log;
   for (const graph::Value& value : graph.values) verify_value(graph, value, log);
   for (const graph::Op& op : graph.ops) {
     require_rule(log, Rule::kNoLowering, has_card_lowering(op.name()),
@@ -86,6 +107,7 @@ void verify_rules(const graph::Graph& graph, RuleLog& log) {
     require_rule(log, Rule::kFp32Ops, !fp32 || works_in_fp32(op.name()),
                  [&] { return fmt::format("{} has an fp32 operand", describe(graph, op)); });
   }
+  return static_cast<int64_t>(graph.ops.size());
 }
 
 }  // namespace spyre::compiler

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "plugins/spyre/compiler/plan_sticks.h"
+#include "plugins/spyre/compiler/stick_choices.h"
 
 namespace spyre::compiler {
 
@@ -15,18 +15,6 @@ using graph::Type;
 namespace {
 
 using AxisList = std::vector<Axis>;
-
-std::optional<Placement> slice_view(const graph::Op& op, const AxisList& from, const AxisList& to,
-                                    const Placement& base) {
-  const auto axis = static_cast<int>(op.int_attr("axis"));
-  const int64_t start = op.int_attr("start");
-  if (!from[axis].padded() && !to[axis].padded()) return base.sliced(axis, start);
-  const std::vector<int64_t> whole = from[axis].card_indices(), part = to[axis].card_indices();
-  for (size_t i = 0; i < part.size(); ++i) {
-    if (whole[start + i] - whole[start] != part[i]) return std::nullopt;
-  }
-  return base.sliced(axis, whole[start]);
-}
 
 // |whole| is units of |unit| one behind the other, each of the card width of |unit|.
 bool is_regular(const Axis& whole, const Axis& unit) {
@@ -87,11 +75,40 @@ std::optional<Placement> reshape_view(const Type& x, const Type& y, const AxisLi
 
 }  // namespace
 
+std::optional<Placement> part_placement(const Axis& whole, const Axis& part, int axis, int64_t start,
+                                        const Placement& of_whole) {
+  const int64_t first = whole.to_card(start), after = start + part.logical();
+  const int64_t end = after == whole.logical() ? whole.card() : whole.to_card(after);
+  if (first + part.card() > end) return std::nullopt;  // its padding would be what comes after it
+  if (axis == of_whole.stick_dim && first % of_whole.stick_elements != 0) return std::nullopt;
+  if (!whole.padded() && !part.padded()) return of_whole.sliced(axis, start);
+  const std::vector<int64_t> all = whole.card_indices(), own = part.card_indices();
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (all[start + i] - first != own[i]) return std::nullopt;
+  }
+  return of_whole.sliced(axis, first);
+}
+
+std::optional<Placement> inverse_placement(const graph::Graph& graph, const graph::Op& op, const Axes& axes, int stick,
+                                           const Placement& of_result) {
+  const std::string_view name = op.name();
+  const graph::ValueId x = op.inputs[0], y = op.outputs[0];
+  if (name == "reshape") return reshape_view(graph.type(y), graph.type(x), axes[y], axes[x], stick, of_result);
+  if (name != "transpose") return std::nullopt;
+  const auto& perm = op.ints_attr("perm");
+  std::vector<int64_t> inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
+  return of_result.transposed(inverse);
+}
+
 std::optional<Placement> view_placement(const graph::Graph& graph, const graph::Op& op, const Axes& axes, int stick,
                                         const Placement& base) {
   const std::string_view name = op.name();
   const graph::ValueId x = op.inputs[0], y = op.outputs[0];
-  if (name == "slice") return slice_view(op, axes[x], axes[y], base);
+  if (name == "slice") {
+    const auto axis = static_cast<int>(op.int_attr("axis"));
+    return part_placement(axes[x][axis], axes[y][axis], axis, op.int_attr("start"), base);
+  }
   if (name == "transpose") return base.transposed(op.ints_attr("perm"));
   if (name == "reshape") return reshape_view(graph.type(x), graph.type(y), axes[x], axes[y], stick, base);
   return std::nullopt;

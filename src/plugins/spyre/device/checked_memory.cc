@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/vector_math.h"
@@ -144,7 +145,24 @@ bool CheckedMemory::restickify(int32_t from, int32_t to) const {
   return true;
 }
 
+namespace {
+
+// A NaN in every float, -1 in every i32.
+Array poisoned(const Type& type) {
+  Array array = Array::zeros(type);
+  if (type.dtype == DType::kI32) {
+    std::ranges::fill(array.mutable_ints(), -1);
+  } else {
+    std::ranges::fill(array.mutable_floats(), std::numeric_limits<float>::quiet_NaN());
+  }
+  return array;
+}
+
+}  // namespace
+
+// Of a view only its own elements: what lies beside them may have been written by somebody else.
 void CheckedMemory::poison(int32_t b) const {
+  if (buffer(b).view) return write(b, poisoned(graph_.type(buffer(b).value)));
   const Memory at = memory(b);
   poison_words(buffer(b).spec.dtype, at.data, static_cast<size_t>(at.elements));
 }

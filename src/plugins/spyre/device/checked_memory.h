@@ -22,7 +22,7 @@ class CheckedMemory {
   // Moves the whole of |from| into the layout of |to|, which has another stick dimension: tiles of E x E, transposed.
   // False when one of them has no stick to transpose.
   bool restickify(int32_t from, int32_t to) const;
-  // Fills the whole memory of |b| with poison.
+  // Fills the whole memory of |b| with poison; of a view, its elements.
   void poison(int32_t b) const;
   TensorStore& state(int32_t b) const;
 

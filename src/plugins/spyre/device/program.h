@@ -2,10 +2,12 @@
 // equal blocks share. Immutable, owned by the compiler's cache; owns no memory.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -50,6 +52,7 @@ struct CardBuffer {
   int64_t pool_offset = -1;  // in the program's pool (HBM), 128-byte aligned
   bool view = false;         // shares the memory of |base|: a slice, a transpose, a regrouping of whole sticks
   int32_t base = -1;         // a buffer of its own, never a view
+  int32_t relaid_from = -1;  // the buffer that a restickify moves here
   Placement placement;       // in its own memory, or in that of |base|
   LxVerdict lx;              // in a plan that compiler::plan_lx() has been over
 };
@@ -58,15 +61,25 @@ struct CardPlan {
   std::vector<CardBuffer> buffers;
   std::vector<DeviceOp> ops;
   int64_t pool_bytes = 0;
+  int64_t pool_lower_bound = 0;  // the most bytes of it that are live at once
   double estimated_ns = 0;
   int64_t restickified_bytes = 0;
   LxSummary lx;
+};
+
+// What one phase of the card side did to a program, and how long it took.
+struct CardPassRecord {
+  std::string_view name;
+  std::chrono::nanoseconds time{0};
+  int64_t count = 0;
+  std::string_view unit;  // of |count|
 };
 
 struct Program {
   std::string key;     // canonical graph text: what makes two blocks equal
   graph::Graph graph;  // after the passes
   std::vector<graph::PassRecord> passes;
+  std::vector<CardPassRecord> card_passes;
   std::vector<TensorSpec> input_specs, parameter_specs, state_specs, output_specs;
   std::vector<HostForm> parameter_forms;
   CardPlan card;

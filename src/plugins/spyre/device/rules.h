@@ -52,6 +52,15 @@ enum class Rule : uint8_t {
   kMatmulSticks,      // L-37
   kInt32Ops,          // L-38
   kNormStick,         // L-39
+  // Programs and card plans (compiler/).
+  kMatmulOneColumn,  // L-40
+  kPoolSegment,      // L-41
+  kTensorSegment,    // L-42
+  kExactSplit,       // L-43
+  kCores,            // L-44
+  kPartialSums,      // L-45
+  kAlignment,        // L-46
+  kOperandStick,     // L-47
 };
 
 struct RuleInfo {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "graph/op_def.h"
-#include "plugins/spyre/compiler/plan_sticks.h"
+#include "plugins/spyre/compiler/stick_choices.h"
 
 namespace spyre::compiler {
 
@@ -195,6 +195,16 @@ Iteration iteration_of(const graph::Graph& graph, const graph::Op& op, const std
       op.def->family == OpFamily::kNorm || name == "softmax" || name == "rotary" || name == "rotate_2x2";
   if (along_last && rank > 0) b.keep_whole(rank - 1);
   return b.finish(range(b.dim(0), rank));
+}
+
+void set_iteration(device::DeviceOp& op, const Iteration& iteration) {
+  for (size_t d = 0; d < iteration.dims.size(); ++d) {
+    op.split_dims.push_back(iteration.dims[d].name);
+    op.extents.push_back(iteration.dims[d].extent);
+    if (iteration.dims[d].reduced) op.reduced_dim = static_cast<int>(d);
+  }
+  op.splits.assign(iteration.dims.size(), 1);
+  op.walks = iteration.walks;
 }
 
 Iteration copy_iteration(const CardBuffer& from, const CardBuffer& to) {

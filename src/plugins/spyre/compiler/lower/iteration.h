@@ -29,6 +29,9 @@ struct Iteration {
 Iteration iteration_of(const graph::Graph& graph, const graph::Op& op,
                        const std::vector<const device::CardBuffer*>& inputs, const device::CardBuffer& result);
 
+// Gives |op| the iteration, undivided.
+void set_iteration(device::DeviceOp& op, const Iteration& iteration);
+
 // Of a copy or a restickify: every dimension walks itself.
 Iteration copy_iteration(const device::CardBuffer& from, const device::CardBuffer& to);
 

@@ -1,10 +1,8 @@
-// Phase 3: the stick of every value (plan_sticks.cc), checked against the axes.
+#include "plugins/spyre/compiler/verify_extents.h"
+
 #include <algorithm>
 
 #include "base/error.h"
-#include "plugins/spyre/compiler/card_plan.h"
-#include "plugins/spyre/compiler/extent_relations.h"
-#include "plugins/spyre/compiler/plan_sticks.h"
 
 namespace spyre::compiler {
 
@@ -105,11 +103,10 @@ class AxisCheck {
 
 }  // namespace
 
-Layouts choose_layouts(const graph::Graph& graph, const Axes& axes, RuleLog& log) {
-  Layouts layouts = plan_sticks(graph, log);
-  const ExtentRelations relations = collect_relations(graph, layouts);
-  AxisCheck(graph, axes, relations, log).run();
-  return layouts;
+int64_t verify_extents(CardState& state) {
+  const ExtentRelations& r = state.relations;
+  AxisCheck(state.graph, state.axes, r, state.log).run();
+  return static_cast<int64_t>(r.ties.size() + r.parts.size() + r.units.size() + r.filled.size() + r.heads.size());
 }
 
 }  // namespace spyre::compiler

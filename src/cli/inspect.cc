@@ -45,7 +45,7 @@ void complete(json& report) {
 struct Options {
   ModelOptions model;
   SizingOptions sizing;
-  std::string format = "text", topic = "all", report;
+  std::string format = "text", topic = "all", report, dump_after;
 };
 
 std::string json_text(const json& value) {
@@ -90,6 +90,21 @@ void show_reports(const Options& options) {
   write_out(text);
 }
 
+// Every program under a heading, as text.
+void dump_programs(const Options& options) {
+  const OpenModel open = open_model(options.model.config(), false);
+  const json report = open.instance.worker->report("dump/" + options.dump_after);
+  if (!report.is_array()) {
+    throw_error(ErrorCode::kInvalidArgument, "--dump-after: the platform {} compiles nothing",
+                open.instance.config.platform);
+  }
+  std::string text;
+  for (const json& program : report) {
+    text += fmt::format("== {}\n{}", program.at("graph").get<std::string>(), program.at("text").get<std::string>());
+  }
+  write_out(text);
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app) {
@@ -107,6 +122,16 @@ void add_inspect(CLI::App& app) {
       ->add_flag_callback(
           "--lx", [options] { options->topic = "lx"; },
           "What lives in the card's scratchpads and why the rest does not, and what becomes of KV pages: --topic lx")
+      ->group("Output");
+  command
+      ->add_flag_callback(
+          "--passes", [options] { options->topic = "passes"; },
+          "The passes of the compiler: how long each took over all programs, and what it did: --topic passes")
+      ->group("Output");
+  command
+      ->add_option("--dump-after", options->dump_after,
+                   "The programs of the largest body as text after this pass of the compiler (all: after each)")
+      ->type_name("PASS")
       ->group("Output");
   command->add_option("--format", options->format, "text or json")
       ->capture_default_str()
@@ -132,6 +157,7 @@ void add_inspect(CLI::App& app) {
       "  spyre inspect granite-8b/config.json --batch 32 --context 8192 --report granite.html\n"
       "  spyre inspect llama-70b/config.json --batch 32 --context 8192 --cards 8");
   command->final_callback([options] {
+    if (!options->dump_after.empty()) return dump_programs(*options);
     if (!options->report.empty()) return write_report(*options);
     if (options->sizing.given() || is_configuration_alone(options->model.model)) return show_size(*options);
     show_reports(*options);

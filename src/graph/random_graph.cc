@@ -15,6 +15,7 @@ namespace {
 
 // Extents around vector widths and sticks, and some that are multiples of nothing.
 constexpr int64_t kExtents[] = {1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 40, 63, 64, 65, 96, 100, 128, 130};
+constexpr int64_t kStickExtents[] = {64, 64, 128, 192, 256};
 constexpr int64_t kSmallExtents[] = {1, 2, 3, 4, 5};
 constexpr int64_t kRowExtents[] = {1, 2, 3, 5, 8, 13, 16, 17};
 constexpr double kMaxBound = 16;  // of a value: far from the overflow of f16
@@ -75,6 +76,10 @@ class Generator {
   const Type& type(ValueId id) const { return builder_.type(id); }
   const Known& known(ValueId id) const { return known_[id]; }
   ValueId newest() const { return pool_.back(); }
+  int64_t extent() {
+    if (options_.whole_sticks && random_.chance(60)) return random_.pick(kStickExtents);
+    return random_.pick(kExtents);
+  }
 
   // ---- data
 
@@ -107,7 +112,7 @@ class Generator {
       if (kind == 1) dims.push_back({random_.pick(kSmallExtents)});
       if (rows_ > 0 && (kind != 2 || count == 1)) dims.push_back({rows_, true});
       if (kind == 3) dims.push_back({random_.pick(kSmallExtents)});
-      dims.push_back({random_.pick(kExtents)});
+      dims.push_back({extent()});
       pool_.push_back(declare(Type::tensor(dtype_, dims), false));
     }
   }
@@ -301,7 +306,7 @@ class Generator {
     const ValueId x = choose();
     if (!has_plain_last_axis(type(x))) return;
     const Type& tx = type(x);
-    const int64_t k = tx.extent(-1), n = random_.pick(kExtents);
+    const int64_t k = tx.extent(-1), n = extent();
     if (tx.elements() / k * n > options_.max_elements) return;
     // A sum of k products of variance |x|^2 / k: within four deviations. Errors add up the same way.
     const double bound = 2.5 * known(x).bound;
@@ -466,7 +471,7 @@ class Generator {
   }
 
   void make_gather() {
-    std::vector<Dim> dims = {{1 + random_.below(20)}, {random_.pick(kExtents)}};
+    std::vector<Dim> dims = {{1 + random_.below(20)}, {extent()}};
     if (random_.chance(20)) dims.push_back({random_.pick(kSmallExtents)});
     const Dim ids{rows_ > 0 && random_.chance(70) ? rows_ : 1 + random_.below(9), rows_ > 0};
     const Type ids_type = Type::tensor(DType::kI32, {Dim{ids.rows ? rows_ : ids.extent, ids.rows}});

@@ -24,6 +24,7 @@ struct RandomGraph {
 struct RandomGraphOptions {
   int min_ops = 3, max_ops = 15;
   int64_t max_elements = 20000;  // of any value
+  bool whole_sticks = false;     // most extents are multiples of 64: what a card need not pad
 };
 
 SPYRE_API RandomGraph random_graph(uint64_t seed, const RandomGraphOptions& options = {});

@@ -59,10 +59,12 @@ std::vector<const ModuleList*> find_block_lists(const Module& root) {
   walk(root, [&](const Module& module) {
     const auto* list = dynamic_cast<const ModuleList*>(&module);
     if (list == nullptr || list->size() == 0) return;
+    bool attends = false;  // one is enough: layers without attention are blocks of a hybrid stack too
     for (size_t i = 0; i < list->size(); ++i) {
-      if (is_attention((*list)[i]) || !contains_attention((*list)[i])) return;
+      if (is_attention((*list)[i])) return;
+      attends = attends || contains_attention((*list)[i]);
     }
-    lists.push_back(list);
+    if (attends) lists.push_back(list);
   });
   return lists;
 }

@@ -65,13 +65,15 @@ TEST(FindBlockLists, IgnoresAStackWithoutAttention) {
   EXPECT_TRUE(find_block_lists(root).empty());
 }
 
-TEST(FindBlockLists, OneBlockWithoutAttentionSpoilsTheList) {
+TEST(FindBlockLists, FindsAHybridStack) {
   auto list = std::make_unique<ModuleList>("layers");
-  list->append(block("layers.0"));
-  list->append(plain("layers.1"));
+  list->append(plain("layers.0"));
+  list->append(block("layers.1"));
+  list->append(plain("layers.2"));
   Stub root("");
   root.with(std::move(list));
-  EXPECT_TRUE(find_block_lists(root).empty());
+  ASSERT_EQ(find_block_lists(root).size(), 1u);
+  EXPECT_EQ(find_blocks(root).size(), 3u) << "layers without attention are blocks of the stack too";
 }
 
 TEST(FindBlockLists, FindsTwoStacksInOrder) {

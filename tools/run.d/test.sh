@@ -35,6 +35,11 @@ cmd_test() {
     cmd_mutants "$@"
     return
   fi
+  if [ "${1:-}" = rules ]; then
+    shift
+    cmd_rules "$@"
+    return
+  fi
   if [ "${1:-}" = wheel ]; then
     shift
     cmd_test_wheel "$@"
@@ -68,6 +73,14 @@ cmd_test() {
   compile release
   provide_test_model
   if [ $# -gt 0 ]; then run_ctest release -R "$1"; else run_ctest release; fi
+}
+
+# Drops the check of every lowering rule of the card, one by one: a test that carries its number must turn red.
+cmd_rules() {
+  setup_build release
+  install_packages python3
+  compile release plugin_test
+  python3 tools/rules.py --keep "$@"
 }
 
 # For the instruction counts, which are skipped without it: 14 MB to fetch, half a minute of the tests on two cores.

@@ -198,7 +198,14 @@ TEST(Settings, ChoicesAreRefusedByName) {
   for (const char* cores : {"0", "33", "-8", "8x", "eight"}) {
     EXPECT_THAT(setting_refusal("SPYRE_ATTN_MAX_CORES", cores), HasSubstr("SPYRE_ATTN_MAX_CORES")) << cores;
   }
-  EXPECT_THAT(setting_refusal("SPYRE_COMPILE_GRANULARITY", "layer"), HasSubstr("SPYRE_COMPILE_GRANULARITY"));
+  EXPECT_THAT(setting_refusal("SPYRE_COMPILE_GRANULARITY", "layer"), HasSubstr("SPYRE_COMPILE_GRANULARITY='layer'"));
+  {
+    const Variable bad("SPYRE_COMPILE_GRANULARITY", "layer");
+    EXPECT_THAT(refusal({.enforce_eager = true}), HasSubstr("SPYRE_COMPILE_GRANULARITY")) << "also when eager";
+  }
+  for (const char* known : {"block", "model"}) {
+    EXPECT_EQ(setting_refusal("SPYRE_COMPILE_GRANULARITY", known), "accepted") << known;
+  }
   std::string many = "1";
   for (int i = 2; i < 2000; ++i) many += "," + std::to_string(i);
   EXPECT_THAT(setting_refusal("SPYRE_ATTN_QUERY_BUCKETS", many.c_str()), HasSubstr("more than 1024"));

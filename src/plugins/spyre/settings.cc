@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "plugins/spyre/compiler/divide_work.h"
+#include "plugins/spyre/device/core_map.h"
 #include "plugins/spyre/dl16_settings.h"
 
 namespace spyre::plugin {
@@ -25,7 +25,9 @@ constexpr SettingInfo kSettings[] = {
     {"SPYRE_ATTN_PROFILING", "0 or 1", "0",
      "1: a trace (--trace) has the spans spyre_attn::forward, ::reshape_and_cache "
      "and ::online_softmax."},
-    {"SPYRE_COMPILE_GRANULARITY", "block", "block", "What is compiled as a unit."},
+    {"SPYRE_COMPILE_GRANULARITY", "block or model", "block",
+     "What is compiled as a unit: each block of a list of them, so that equal blocks share a program, or the model's "
+     "whole body."},
     {"SPYRE_DL16_TIES", "away, even, zero or odd", "away", "--numerics dl16: where a number halfway between two goes."},
     {"SPYRE_DL16_SUBNORMALS", "as_shipped or fixed", "as_shipped",
      "--numerics dl16: as_shipped halves an fp16 subnormal on its way to the card."},
@@ -99,23 +101,20 @@ std::optional<int64_t> read_attention_cores() {
   int64_t cores = 0;
   const char* last = text->data() + text->size();
   const auto [end, error] = std::from_chars(text->data(), last, cores);
-  if (error != std::errc() || end != last || cores < 1 || cores > compiler::kCores) {
+  if (error != std::errc() || end != last || cores < 1 || cores > device::kCores) {
     throw_error(ErrorCode::kInvalidArgument, "{}='{}' is not a number of cores from 1 to {}", name, *text,
-                compiler::kCores);
+                device::kCores);
   }
   return cores;
 }
 
-// |built| is the one value that works; |original| are values that the original plugin has.
-void check_choice(const char* name, std::string_view built, std::initializer_list<std::string_view> original) {
-  const std::optional<std::string> value = variable(name);
-  if (!value || *value == built) return;
-  for (std::string_view known : original) {
-    if (*value == known) {
-      throw_error(ErrorCode::kUnsupported, "{}={} is not built yet; known: {}", name, *value, built);
-    }
+bool read_whole_model() {
+  const std::string value = variable("SPYRE_COMPILE_GRANULARITY").value_or("block");
+  if (value != "block" && value != "model") {
+    throw_error(ErrorCode::kInvalidArgument, "SPYRE_COMPILE_GRANULARITY='{}' is not a known value; known: block, model",
+                value);
   }
-  throw_error(ErrorCode::kInvalidArgument, "{}='{}' is not a known value; known: {}", name, *value, built);
+  return value == "model";
 }
 
 }  // namespace
@@ -133,7 +132,7 @@ Settings Settings::from_environment() {
   settings.kv_layout = read_kv_layout();
   settings.dl16 = read_dl16_settings(variable);
   settings.attention_cores = read_attention_cores();
-  check_choice("SPYRE_COMPILE_GRANULARITY", "block", {"model"});
+  settings.whole_model = read_whole_model();
   return settings;
 }
 

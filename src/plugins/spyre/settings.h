@@ -28,6 +28,7 @@ struct Settings {
   attention::KvLayout kv_layout = attention::KvLayout::kTokenMajor;  // SPYRE_ATTN_KV_LAYOUT
   bool attention_profiling = false;        // SPYRE_ATTN_PROFILING: spans of attention in a trace
   std::optional<int64_t> attention_cores;  // SPYRE_ATTN_MAX_CORES: what attention programs are divided over at most
+  bool whole_model = false;                // SPYRE_COMPILE_GRANULARITY: the body is one unit, not each of its blocks
 
   device::Dl16Settings dl16;  // SPYRE_DL16_*: what --numerics dl16 computes
 

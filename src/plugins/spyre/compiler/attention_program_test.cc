@@ -144,7 +144,7 @@ TEST(AttentionProgram, MultipliesWhatAttentionMultiplies) {
         EXPECT_EQ(macs, 2 * v.query * 9 * v.blocks * 64 * 128);
         // Only groups of several heads need the page once per group.
         EXPECT_EQ(count(program, "broadcast"), layout == KvLayout::kTokenMajor && kv_heads < 9 ? 2 * v.blocks : 0);
-        EXPECT_EQ(program.rules_met.at("L-19"), 2 * v.blocks);
+        EXPECT_EQ(program.rules_met["L-19"], 2 * v.blocks);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/cpu.h"
 #include "base/dot_orders.h"
@@ -23,6 +24,7 @@ struct CompileOptions {
   DotOrder bf16_order = DotOrder::kPair;
   int threads = 1;  // what the host plan divides work for (any number runs it)
   graph::PassOptions passes;
+  bool verify_phases = false;  // of the card side: after each, not only after the last (card_passes.h)
 };
 
 class Compiler {
@@ -32,6 +34,13 @@ class Compiler {
   // Throws Error(kRuleViolation) naming the rule, the operator and the remedy; Error(kInvalidArgument) for a graph that
   // does not verify.
   std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+
+  // The text of |graph| after the pass that is named: of the graph itself after one of its own passes, of the card plan
+  // after a phase of the card side (card_passes.h); "all": after each of them, under headings. Compiles anew, verifying
+  // after every phase; nothing is cached. Throws Error(kInvalidArgument) for a name that no pass has.
+  std::string text_after(const graph::Graph& graph, const std::string& pass) const;
+  // All of them, in order.
+  static std::vector<std::string> pass_names();
 
   int64_t artifacts() const { return static_cast<int64_t>(cache_.size()); }
   int64_t compiles() const { return compiles_; }  // cache misses

@@ -56,7 +56,8 @@ DivisionScore planner_score(const CardPlan& plan, const DeviceOp& op) {
                                .out_elements = out.spec.layout.device_elements(),
                                .x_bytes = x.spec.card_bytes(),
                                .w_bytes = plan.buffers[op.inputs[1]].spec.card_bytes(),
-                               .out_bytes = out.spec.card_bytes()};
+                               .out_bytes = out.spec.card_bytes(),
+                               .batched = plan.buffers[op.inputs[1]].spec.axes.size() > 2};
   int64_t rows = 1;
   for (size_t d = 0; d < out.spec.axes.size(); ++d) {
     whole.macs *= out.spec.axes[d].card();

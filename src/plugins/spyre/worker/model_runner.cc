@@ -67,7 +67,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
       settings_(settings),
       checkpoint_(std::move(checkpoint)),
       model_(std::move(model)),
-      blocks_(nn::find_blocks(*model_)),
+      blocks_(settings.whole_model ? nn::BlockSet() : nn::find_blocks(*model_)),
       device_(device_options(config, settings)),
       compiler_({.features = device_.options().features,
                  .bf16_order = device_.options().bf16_order,
@@ -79,7 +79,8 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
   SPYRE_CHECK(!attention_layers_.empty(), "{} has no attention layer", model_->class_name());
-  if (blocks_.empty()) log().warn("{} has no list of blocks: it is compiled as one graph", model_->class_name());
+  if (blocks_.empty() && !settings_.whole_model)
+    log().warn("{} has no list of blocks: it is compiled as one graph", model_->class_name());
   require_equal_layers(attention_layers_);
   log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
              to_string(device_.options().bf16_order), device_.options().threads,

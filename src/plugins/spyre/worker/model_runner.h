@@ -82,6 +82,8 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json buckets() const;
   nlohmann::json rules_met() const;
   nlohmann::json layouts() const;
+  nlohmann::json passes() const;                             // of the compiler: what each did, and for how long
+  nlohmann::json text_after(const std::string& pass) const;  // of the programs of the largest body, by graph
   nlohmann::json transfers() const;
   nlohmann::json rows() const;  // what steps computed, and what the card computes beside it
   nlohmann::json memory() const;

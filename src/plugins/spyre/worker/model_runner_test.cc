@@ -331,6 +331,37 @@ TEST(ModelRunner, AccountsForTheScratchpad) {
   EXPECT_EQ(lx.at("kv_layout"), "token_major");
 }
 
+// SPYRE_COMPILE_GRANULARITY=model: the body is one program per bucket, with the same bits.
+TEST(ModelRunner, AWholeModelIsOneUnit) {
+  const Golden golden = golden_named("llama_gqa64");
+  const std::vector<int32_t> tokens(70, 5);
+  RunnerHarness by_block(SpyrePlatform(), config_for(golden, DType::kF16));
+  const Rows want = by_block.prefill(tokens, {64, 6}, by_block.blocks_for(std::ssize(tokens)));
+  setenv("SPYRE_COMPILE_GRANULARITY", "model", 1);
+  RunnerHarness whole(SpyrePlatform(), config_for(golden, DType::kF16));
+  unsetenv("SPYRE_COMPILE_GRANULARITY");
+  expect_equal(whole.prefill(tokens, {64, 6}, whole.blocks_for(std::ssize(tokens))), want, "one unit");
+  EXPECT_FALSE(by_block.runner().report("artifacts").at("block_graphs_per_bucket").empty());
+  EXPECT_TRUE(whole.runner().report("artifacts").at("block_graphs_per_bucket").empty());
+  EXPECT_EQ(runner_of(whole).compiles_after_ready(), 0);
+}
+
+// What `inspect --passes` and `--dump-after` print.
+TEST(ModelRunner, ReportsWhatEachPassDid) {
+  const Golden golden = golden_named("llama_gqa64");
+  RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16));
+  const nlohmann::json passes = harness.runner().report("passes");
+  std::map<std::string, nlohmann::json> by_name;
+  for (const nlohmann::json& pass : passes) by_name[pass.at("pass")] = pass;
+  EXPECT_EQ(passes.size(), compiler::Compiler::pass_names().size());
+  EXPECT_EQ(by_name.at("verify-rules").at("programs_changed"), harness.runner().report("artifacts").at("total"));
+  EXPECT_GT(by_name.at("lower-operators").at("ms"), 0);
+  const nlohmann::json dump = harness.runner().report("dump/divide-work");
+  ASSERT_FALSE(dump.empty());
+  EXPECT_NE(dump[0].at("text").get<std::string>().find("operations:"), std::string::npos);
+  EXPECT_THROW(harness.runner().report("dump/no-such-pass"), Error);
+}
+
 // Two distinct block graphs per token bucket (the first layer has no residual), whatever the depth.
 TEST(ModelRunner, BlockArtifactsDoNotGrowWithDepth) {
   for (int layers : {2, 8, 40}) {

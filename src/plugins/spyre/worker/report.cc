@@ -218,6 +218,8 @@ json SpyreModelRunner::report(const std::string& topic) const {
                                                               {"card_time", &SpyreModelRunner::card_time},
                                                               {"lx", &SpyreModelRunner::lx},
                                                               {"settings", &SpyreModelRunner::settings}};
+  if (topic == "passes") return passes();
+  if (topic.starts_with("dump/")) return text_after(topic.substr(5));
   if (topic.starts_with("meters/")) return measure_meters(topic.substr(7), device_, *config_.dtype);
   json all = json::object();
   for (const auto& [name, function] : kTopics) {

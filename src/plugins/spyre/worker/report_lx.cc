@@ -97,7 +97,7 @@ json attention_entry(const compiler::AttentionShape& shape, const attention::Var
           {"page_copies", program.pages.copies},
           {"restickifies", program.pages.restickifies},
           {"device_ops", program.plan.ops.size()},
-          {"rules_met", program.rules_met},
+          {"rules_met", program.rules_met.by_number()},
           {"pool_bytes", program.plan.pool_bytes},
           {"peak_bytes_per_core", program.plan.lx.peak_bytes},
           {"measured_us", compiler::program_ns(program, device::measured_costs()) / 1000},

@@ -42,8 +42,8 @@ struct EngineConfig {
   std::string order = "auto";  // bf16 summation order: auto, pair or tile
   int threads = 0;             // 0 = usable CPUs
   bool checked = false;        // device ops one by one on card extents, padding poisoned
-  // What 16-bit values are on the device: "ieee", the dtype itself, or "dl16", the card's own format and roundings (slow;
-  // the spyre platform only).
+  // What 16-bit values are on the device: "ieee", the dtype itself, or "dl16", the card's own format and roundings
+  // (slow; the spyre platform only).
   std::string numerics = "ieee";
 
   int64_t data_parallel_size = 1, pipeline_parallel_size = 1, tensor_parallel_size = 1;

@@ -58,6 +58,14 @@ void* operator new(size_t n, std::align_val_t a) {
 void* operator new[](size_t n, std::align_val_t a) {
   return counted(n, static_cast<size_t>(a));
 }
+// std::stable_sort asks for its buffer this way, and gives it back by the plain delete below.
+void* operator new(size_t n, const std::nothrow_t&) noexcept {
+  try {
+    return counted(n);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* p) noexcept {
   release(p);
 }

@@ -188,11 +188,16 @@ Iteration iteration_of(const graph::Graph& graph, const graph::Op& op, const std
   }
   b.iterate(result);
   const int rank = rank_of(result);
-  for (size_t i = 0; i < inputs.size(); ++i) b.walks(i) = b.aligned(*inputs[i]);
-  if (name == "rotary") b.walks(1) = {b.dim(0), -1};
-  if (name == "rotate_2x2") b.walks(1) = {b.dim(0), -1, -1, -1};
-  const bool along_last =
-      op.def->family == OpFamily::kNorm || name == "softmax" || name == "rotary" || name == "rotate_2x2";
+  const bool rotates = name == "rotary" || name == "rotate_2x2";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (rotates && i == 1) {  // a rotation of each row, of a rank of its own: [rows, ...]
+      b.walks(1).assign(static_cast<size_t>(rank_of(*inputs[1])), -1);
+      b.walks(1)[0] = b.dim(0);
+    } else {
+      b.walks(i) = b.aligned(*inputs[i]);
+    }
+  }
+  const bool along_last = op.def->family == OpFamily::kNorm || name == "softmax" || rotates;
   if (along_last && rank > 0) b.keep_whole(rank - 1);
   return b.finish(range(b.dim(0), rank));
 }

@@ -88,6 +88,8 @@ class Staging {
   bool padded_ = false;
 };
 
+}  // namespace
+
 float to_float(DType dtype, const std::byte* at, int64_t i) {
   switch (dtype) {
     case DType::kF16:
@@ -103,8 +105,6 @@ float to_float(DType dtype, const std::byte* at, int64_t i) {
   }
   return 0;
 }
-
-}  // namespace
 
 void write_card(TensorStore& store, const std::byte* from, std::span<const int64_t> source_strides, int64_t rows) {
   const Staging staging(store, rows);

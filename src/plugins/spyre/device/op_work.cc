@@ -3,17 +3,12 @@
 #include <algorithm>
 
 #include "graph/op_def.h"
+#include "plugins/spyre/device/core_map.h"
 
 namespace spyre::device {
 namespace {
 
 using graph::OpFamily;
-
-int64_t cores_of(const DeviceOp& op) {
-  int64_t cores = 1;
-  for (const int64_t split : op.splits) cores *= split;
-  return cores;
-}
 
 const graph::Op* graph_op_of(const graph::Graph& graph, const DeviceOp& op) {
   return op.graph_op < 0 ? nullptr : &graph.ops[op.graph_op];
@@ -68,7 +63,7 @@ bool hands_on(const CardPlan& plan, const DeviceOp& op, const DeviceOp& next) {
 }  // namespace
 
 OpWork work_of(const graph::Graph& graph, const CardPlan& plan, const DeviceOp& op) {
-  OpWork work{.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = cores_of(op)};
+  OpWork work{.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = core_count(op.splits)};
   work.scratch_bytes = op.lx_bytes;
   if (op.name == "restickify") {
     work.restickify = true;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/half.h"
 #include "plugins/spyre/device/card_transfer.h"
 #include "plugins/spyre/kernels/panels.h"
 
@@ -67,23 +66,6 @@ void write_panels(TensorStore& store, const std::byte* from, std::span<const int
   }
 }
 
-float element(const TensorStore& store, int64_t offset) {
-  const std::byte* at = store.memory.data();
-  switch (store.spec.dtype) {
-    case DType::kF16:
-      return f16_to_f32(reinterpret_cast<const uint16_t*>(at)[offset]);
-    case DType::kBF16:
-      return bf16_to_f32(reinterpret_cast<const uint16_t*>(at)[offset]);
-    case DType::kF32:
-      return reinterpret_cast<const float*>(at)[offset];
-    case DType::kI32:
-      return static_cast<float>(reinterpret_cast<const int32_t*>(at)[offset]);
-    default:
-      SPYRE_CHECK(false, "dtype {}", to_string(store.spec.dtype));
-  }
-  return 0;
-}
-
 }  // namespace
 
 void write_store(TensorStore& store, const std::byte* from, std::span<const int64_t> strides, int64_t rows) {
@@ -126,7 +108,7 @@ void read_store(const TensorStore& store, float* to, int64_t rows) {
     std::memcpy(to, store.memory.data(), static_cast<size_t>(elements) * sizeof(float));
     return;
   }
-  for (int64_t i = 0; i < elements; ++i) to[i] = element(store, i);
+  for (int64_t i = 0; i < elements; ++i) to[i] = to_float(store.spec.dtype, store.memory.data(), i);
 }
 
 int64_t transfer_card_bytes(const TensorSpec& spec, int64_t rows) {

@@ -28,15 +28,24 @@ void store_float(HostTensor& tensor, int64_t index, float x) {
 
 namespace {
 
+// theta^(2i/d) in the fp32 steps of transformers: the exponent is rounded, then the power. The frequencies are part of
+// what a model was trained with, and more exact ones would rotate by other angles: by 3e-3 at position 10,000.
+float period(double theta, int64_t i, int64_t head_size) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_size);
+  return static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+}
+
 // Llama 3.1 scaling: wavelengths beyond the original context are slowed by |factor|, short ones kept, and a band
-// between is interpolated. Formula as in transformers' modeling_rope_utils.
+// between is interpolated. Formula as in transformers' modeling_rope_utils, in fp32 as there.
 float llama3_scaled(float frequency, const formats::RopeConfig& rope) {
   const double original = static_cast<double>(rope.original_max_position);
-  const double wavelength = 2 * std::numbers::pi / frequency;
-  if (wavelength < original / rope.high_freq_factor) return frequency;
-  if (wavelength > original / rope.low_freq_factor) return static_cast<float>(frequency / rope.factor);
-  const double smooth = (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-  return static_cast<float>((1 - smooth) * frequency / rope.factor + smooth * frequency);
+  const auto factor = static_cast<float>(rope.factor);
+  const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+  if (wavelength < static_cast<float>(original / rope.high_freq_factor)) return frequency;
+  if (wavelength > static_cast<float>(original / rope.low_freq_factor)) return frequency / factor;
+  const float smooth = (static_cast<float>(original) / wavelength - static_cast<float>(rope.low_freq_factor)) /
+                       static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  return (1.0f - smooth) * frequency / factor + smooth * frequency;
 }
 
 // YaRN (Peng et al., 2023): dimensions that turn more than beta_fast times within the original context are kept, those
@@ -58,11 +67,11 @@ std::vector<float> yarn_frequencies(const formats::RopeConfig& rope, int64_t hea
   if (low == high) high += 0.001;
   std::vector<float> frequencies(head_size / 2);
   for (int64_t i = 0; i < head_size / 2; ++i) {
-    const auto period = static_cast<float>(std::pow(rope.theta, static_cast<double>(2 * i) / d));
+    const float unscaled = period(rope.theta, i, head_size);
     const float ramp = (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
     const float kept = 1.0f - std::clamp(ramp, 0.0f, 1.0f);
-    const float divided = 1.0f / (static_cast<float>(rope.factor) * period);
-    frequencies[i] = divided * (1.0f - kept) + 1.0f / period * kept;
+    const float divided = 1.0f / (static_cast<float>(rope.factor) * unscaled);
+    frequencies[i] = divided * (1.0f - kept) + 1.0f / unscaled * kept;
   }
   return frequencies;
 }
@@ -81,12 +90,11 @@ std::vector<float> RotaryEmbedding::inverse_frequencies(const formats::RopeConfi
   if (rope.type == "yarn") return yarn_frequencies(rope, head_size);
   std::vector<float> frequencies(head_size / 2);
   for (int64_t i = 0; i < head_size / 2; ++i) {
-    const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_size);
-    float f = static_cast<float>(1.0 / std::pow(rope.theta, exponent));
+    float f = 1.0f / period(rope.theta, i, head_size);
     if (rope.type == "llama3") {
       f = llama3_scaled(f, rope);
     } else if (rope.type == "linear") {
-      f = static_cast<float>(f / rope.factor);
+      f /= static_cast<float>(rope.factor);
     } else if (rope.type != "default") {
       throw_error(ErrorCode::kUnsupported, "rope scaling type '{}' is not built; known: default, linear, llama3, yarn",
                   formats::printable(rope.type));

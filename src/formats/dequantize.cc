@@ -48,12 +48,20 @@ Kernel kernel_of(uint32_t type) {
       return dequantize_q5_0;
     case GgmlType::kQ5_1:
       return dequantize_q5_1;
+    case GgmlType::kQ2_K:
+      return dequantize_q2_k;
+    case GgmlType::kQ3_K:
+      return dequantize_q3_k;
     case GgmlType::kQ4_K:
       return dequantize_q4_k;
     case GgmlType::kQ5_K:
       return dequantize_q5_k;
     case GgmlType::kQ6_K:
       return dequantize_q6_k;
+    case GgmlType::kIQ4_NL:
+      return dequantize_iq4_nl;
+    case GgmlType::kIQ4_XS:
+      return dequantize_iq4_xs;
   }
   return nullptr;
 }

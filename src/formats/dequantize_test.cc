@@ -36,8 +36,8 @@ TEST_P(Oracle, HasTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dequantize, Oracle,
-                         ::testing::Values("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "F16",
-                                           "BF16"),
+                         ::testing::Values("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+                                           "Q6_K", "IQ4_NL", "IQ4_XS", "F16", "BF16"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Dequantize, WidensEveryHalfLikeTheScalarForm) {
@@ -80,11 +80,12 @@ TEST(Dequantize, RefusesBrokenRowsAndOtherTargets) {
   EXPECT_THROW(dequantize(8, source, 31, out), Error);
   EXPECT_THROW(narrow(out, 4, DType::kI8, source), Error);
   EXPECT_THROW(dequantize(12, source, 32, out), Error);  // a K block has 256
-  for (uint32_t number : {10u, 11u, 16u, 20u, 39u}) EXPECT_FALSE(can_dequantize(number)) << number;
+  for (uint32_t number : {15u, 16u, 19u, 22u, 39u}) EXPECT_FALSE(can_dequantize(number)) << number;
   EXPECT_FALSE(can_dequantize(4));
   EXPECT_EQ(find_ggml_type(4), nullptr);
   EXPECT_STREQ(find_ggml_type(12)->name, "Q4_K");
-  EXPECT_EQ(dequantizable_types(), "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16");
+  EXPECT_EQ(dequantizable_types(),
+            "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16");
 }
 
 }  // namespace

@@ -36,6 +36,18 @@ def finite_halves(n):
     return words
 
 
+def random_blocks(own, kind, n, front, rest, back):
+    """Halves at the front or at the end; the other bytes are anything."""
+    words = own.integers(0, 1 << 16, size=(n, front + back), dtype=np.uint16)
+    words[(words & 0x7C00) == 0x7C00] &= 0xFBFF
+    words[:4, 0] = [0x0001, 0x8000, 0x7BFF, 0x83FF]
+    body = own.integers(0, 256, size=(n, rest), dtype=np.uint8)
+    head, tail = words[:, :front].copy().view(np.uint8), words[:, front:].copy().view(np.uint8)
+    blocks = np.ascontiguousarray(np.concatenate([head, body, tail], axis=1))
+    return {f"{kind.name}.blocks": blocks.reshape(-1),
+            f"{kind.name}.values": dequantize(blocks, kind).astype(np.float32).reshape(-1)}
+
+
 def make_blocks():
     out, n = {}, 96
     for kind, halves, rest in ((T.Q8_0, 1, 32), (T.Q4_0, 1, 16), (T.Q4_1, 2, 16)):
@@ -45,6 +57,7 @@ def make_blocks():
         out[f"{kind.name}.blocks"] = blocks.reshape(-1)
         out[f"{kind.name}.values"] = dequantize(blocks, kind).astype(np.float32).reshape(-1)
     out.update(make_k_blocks(np.random.default_rng(20261130)))
+    out.update(make_low_bit_blocks(np.random.default_rng(20261201)))
     halves = finite_halves(1024)
     out["F16.blocks"], out["F16.values"] = halves.view(np.uint8), halves.view(np.float16).astype(np.float32)
     brain = rng.integers(0, 1 << 16, size=1024, dtype=np.uint16)
@@ -56,18 +69,19 @@ def make_blocks():
 
 def make_k_blocks(own):
     """The types with five bits and with groups, from numbers of their own: the fixtures made before stay as they are."""
-    out, n = {}, 16
-    # Halves at the front or at the end; the other bytes are anything.
+    out = {}
     for kind, front, rest, back in ((T.Q5_0, 1, 20, 0), (T.Q5_1, 2, 20, 0), (T.Q4_K, 2, 140, 0), (T.Q5_K, 2, 172, 0),
                                     (T.Q6_K, 0, 208, 1)):
-        words = own.integers(0, 1 << 16, size=(n, front + back), dtype=np.uint16)
-        words[(words & 0x7C00) == 0x7C00] &= 0xFBFF
-        words[:4, 0] = [0x0001, 0x8000, 0x7BFF, 0x83FF]
-        body = own.integers(0, 256, size=(n, rest), dtype=np.uint8)
-        head, tail = words[:, :front].copy().view(np.uint8), words[:, front:].copy().view(np.uint8)
-        blocks = np.ascontiguousarray(np.concatenate([head, body, tail], axis=1))
-        out[f"{kind.name}.blocks"] = blocks.reshape(-1)
-        out[f"{kind.name}.values"] = dequantize(blocks, kind).astype(np.float32).reshape(-1)
+        out.update(random_blocks(own, kind, 16, front, rest, back))
+    return out
+
+
+def make_low_bit_blocks(own):
+    """The types with two and three bits, and those with a grid; from numbers of their own, too."""
+    out = {}
+    for kind, n, front, rest, back in ((T.Q2_K, 8, 0, 80, 2), (T.Q3_K, 8, 0, 108, 1), (T.IQ4_NL, 32, 1, 16, 0),
+                                       (T.IQ4_XS, 8, 1, 134, 0)):
+        out.update(random_blocks(own, kind, n, front, rest, back))
     return out
 
 
@@ -205,24 +219,31 @@ def make_sharded():
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def make_k_seed(folder):
-    """A model of 256 wide with the types that have five bits or groups; and one whose rows are no whole blocks."""
-    path = folder / "good-k-blocks.gguf"
+def make_block_seed(path, own, tensors):
+    """A model of 256 wide with tensors of the block types given: (name, rows, type, bytes of a row)."""
     w = gguf.GGUFWriter(path, "qwen2")
     for add, value in ((w.add_context_length, 16), (w.add_embedding_length, 256), (w.add_block_count, 1),
                        (w.add_feed_forward_length, 256), (w.add_head_count, 4), (w.add_head_count_kv, 2),
                        (w.add_layer_norm_rms_eps, 1e-5)):
         add(value)
-    own = np.random.default_rng(7)
-    for name, rows, kind, size in (("token_embd", 2, T.Q5_0, 176), ("blk.0.attn_v", 1, T.Q5_1, 192),
-                                   ("blk.0.ffn_up", 1, T.Q4_K, 144), ("blk.0.ffn_gate", 1, T.Q5_K, 176),
-                                   ("blk.0.ffn_down", 1, T.Q6_K, 210)):
+    for name, rows, kind, size in tensors:
         w.add_tensor(name + ".weight", own.integers(0, 60, size=(rows, size), dtype=np.uint8), raw_dtype=kind)
     w.add_tensor("output_norm.weight", np.ones(256, dtype=np.float32))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
+
+
+def make_block_seeds(folder):
+    """The types with groups, five bits, or a grid; and a model whose rows are no whole blocks."""
+    path = folder / "good-k-blocks.gguf"
+    make_block_seed(path, np.random.default_rng(7),
+                    (("token_embd", 2, T.Q5_0, 176), ("blk.0.attn_v", 1, T.Q5_1, 192), ("blk.0.ffn_up", 1, T.Q4_K, 144),
+                     ("blk.0.ffn_gate", 1, T.Q5_K, 176), ("blk.0.ffn_down", 1, T.Q6_K, 210)))
+    make_block_seed(folder / "good-low-bit-blocks.gguf", np.random.default_rng(8),
+                    (("token_embd", 2, T.IQ4_NL, 144), ("blk.0.ffn_up", 1, T.Q2_K, 84), ("blk.0.ffn_gate", 1, T.Q3_K, 110),
+                     ("blk.0.ffn_down", 1, T.IQ4_XS, 136)))
     good = path.read_bytes()
     at = good.index(b"blk.0.ffn_up.weight") + 19 + 4  # the first dimension: 256 -> 255
     (folder / "bad-k-row.gguf").write_bytes(good[:at] + struct.pack("<Q", 255) + good[at + 8:])
@@ -295,7 +316,7 @@ def make_seeds():
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
     w.close()
-    make_k_seed(fuzz / "gguf")
+    make_block_seeds(fuzz / "gguf")
     make_family_seeds(fuzz / "gguf")
     good = path.read_bytes()
     (fuzz / "gguf" / "bad-cut.gguf").write_bytes(good[: len(good) // 2])

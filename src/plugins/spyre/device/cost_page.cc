@@ -45,13 +45,19 @@ std::string figures_table() {
   return text;
 }
 
+std::string verdict(const Anchor& a) {
+  if (a.met()) return "";
+  return a.contradicted_by.empty() ? "**missed**" : fmt::format("*contradicted* by \"{}\"", a.contradicted_by);
+}
+
 std::string anchors_table() {
   std::string text = R"(
 ## Anchors
 
 What others published, and what "measured" gives for the same work, as a ratio of times (above 1: the model is slower). *Constant*
-is a constant of the fit, which the model has to give back; *seen* was measured by someone. A miss is a ratio off by more than
-twice the fit's own RMS error. TS is torch-spyre, AH a public fork of it, SI the original plugin.
+is a constant of the fit, which the model has to give back; *seen* was measured by someone, or is another form's fit to it. A miss is
+a ratio off by more than twice the fit's own RMS error; *contradicted*: off, where another source says of the same work what no
+model can meet together with this one. TS is torch-spyre, AH a public fork of it, SI the original plugin.
 
 | work | source | kind | ratio | RMS error | |
 |---|---|---|---|---|---|
@@ -59,7 +65,7 @@ twice the fit's own RMS error. TS is torch-spyre, AH a public fork of it, SI the
   std::string notes;
   for (const Anchor& a : anchors()) {
     text += fmt::format("| {} | {} ({}) | {} | {:.2f} | {:.1f}% | {} |\n", a.name, a.source, a.confidence,
-                        a.seen ? "seen" : "constant", a.ratio(), 100 * a.rms, a.met() ? "" : "**missed**");
+                        a.seen ? "seen" : "constant", a.ratio(), 100 * a.rms, verdict(a));
     if (!a.note.empty()) notes += fmt::format("- {}: {}.\n", a.name, a.note);
   }
   return text + "\n" + notes +

@@ -145,6 +145,8 @@ TEST(AttentionProgram, MultipliesWhatAttentionMultiplies) {
         // Only groups of several heads need the page once per group.
         EXPECT_EQ(count(program, "broadcast"), layout == KvLayout::kTokenMajor && kv_heads < 9 ? 2 * v.blocks : 0);
         EXPECT_EQ(program.rules_met["L-19"], 2 * v.blocks);
+        EXPECT_EQ(program.rules_met["L-37"], 3 * 2 * v.blocks) << "sticks of x, of y and the result, types";
+        EXPECT_EQ(program.rules_met["L-31"], 2 * 2 * v.blocks) << "maximum and sum: one dimension, the stick's";
       }
     }
   }

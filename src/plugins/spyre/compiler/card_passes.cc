@@ -6,6 +6,7 @@
 #include "plugins/spyre/compiler/account_work.h"
 #include "plugins/spyre/compiler/assign_extents.h"
 #include "plugins/spyre/compiler/card_text.h"
+#include "plugins/spyre/compiler/check_calls.h"
 #include "plugins/spyre/compiler/check_indirect.h"
 #include "plugins/spyre/compiler/divide_matmuls.h"
 #include "plugins/spyre/compiler/divide_work.h"
@@ -34,6 +35,7 @@ constexpr std::array kPasses = {
     CardPass{"reduce-spans", reduce_spans, "operations split for their span"},
     CardPass{"divide-matmuls", divide_matmuls, "matmuls divided"},
     CardPass{"divide-work", divide_work, "operations on several cores"},
+    CardPass{"check-calls", check_calls, "calls of card functions"},
     CardPass{"plan-pool", plan_pool, "buffers placed"},
     CardPass{"account-work", account_work, "operations accounted"},
 };

@@ -2,7 +2,7 @@
 // verifier of what there is of the card plan by then and a dump of it.
 //
 // Order: rules of operators alone, layouts and restickify choice, extents, their check, lowering, restickify insertion,
-// indirect access, copy elision, division of work (spans, matmuls, the rest), pool, accounts.
+// indirect access, copy elision, division of work (spans, matmuls, the rest), calls, pool, accounts.
 #pragma once
 
 #include <functional>

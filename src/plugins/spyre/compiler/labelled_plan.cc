@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "plugins/spyre/compiler/plan_pool.h"
+#include "plugins/spyre/device/card_functions.h"
 #include "plugins/spyre/device/core_map.h"
+#include "plugins/spyre/device/plan_calls.h"
 
 namespace spyre::compiler {
 
@@ -112,6 +114,22 @@ void LabelledPlan::divide(DeviceOp& op, const DivisionScore& score) {
   }
 }
 
+// Moves that the plan tells apart for their cost (transpose, broadcast, indexcopy) are copies to the card.
+void LabelledPlan::check_call(const DeviceOp& op) {
+  if (device::find_card_function(op.name) == nullptr) return;
+  device::CardCall call{.name = op.name, .what = op.name + " of " + names_[static_cast<size_t>(op.outputs[0])]};
+  const auto operand = [&](int32_t b, size_t walked) {
+    const CardBuffer& buffer = plan_.buffers[b];
+    return device::operand_of(names_[static_cast<size_t>(b)], buffer.spec, buffer.placement, op.walks[walked]);
+  };
+  for (size_t i = 0; i < op.inputs.size(); ++i) call.inputs.push_back(operand(op.inputs[i], i));
+  call.outputs.push_back(operand(op.outputs[0], op.inputs.size()));
+  if (op.name == "gather") call.inputs[1].index = true;
+  if (op.reduced_dim >= 0) call.reduced = {op.reduced_dim};
+  call.cores = static_cast<int>(device::core_count(op.splits));
+  check_card_call(call, [&](device::Rule rule) { ++log_[rule]; });
+}
+
 DeviceOp& LabelledPlan::emit(const char* name, std::vector<Operand> inputs, Operand output, const std::string& over,
                              char reduced, const DivisionScore& score) {
   DeviceOp op{.name = name};
@@ -133,6 +151,7 @@ DeviceOp& LabelledPlan::emit(const char* name, std::vector<Operand> inputs, Oper
   op.splits.assign(op.extents.size(), 1);
   if (reduced != 0) op.reduced_dim = 0;
   divide(op, score);
+  check_call(op);
   plan_.ops.push_back(std::move(op));
   works_.push_back({.cores = device::core_count(plan_.ops.back().splits)});
   return plan_.ops.back();

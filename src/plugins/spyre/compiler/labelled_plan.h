@@ -2,7 +2,8 @@
 // iterates over the letters of its operands. What attention's programs are made with (attention_program.h).
 //
 // A label's extent is the same wherever it occurs; '-' is a dimension that no core's part follows (looked up by an
-// index, or merged with others). Work is divided as that of graphs is, the scratchpad planned by plan_lx().
+// index, or merged with others). Work is divided as that of graphs is, calls of card functions are checked as theirs,
+// the scratchpad is planned by plan_lx().
 #pragma once
 
 #include <array>
@@ -72,6 +73,7 @@ class LabelledPlan {
   device::DeviceOp& emit(const char* name, std::vector<Operand> inputs, Operand output, const std::string& over,
                          char reduced, const DivisionScore& score);
   void divide(device::DeviceOp& op, const DivisionScore& score);
+  void check_call(const device::DeviceOp& op);
   DivisionScore product_score(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
   device::OpWork product_work(const std::vector<Operand>& inputs, const Operand& output, char reduced) const;
   int64_t extent_of(char label) const { return extents_[static_cast<unsigned char>(label)]; }

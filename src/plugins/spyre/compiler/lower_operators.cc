@@ -125,7 +125,9 @@ class Lowering {
     std::vector<const CardBuffer*> operands;
     for (const int32_t b : inputs) operands.push_back(b < 0 ? nullptr : &buffer(b));
     const Iteration iteration = iteration_of(graph_, op, operands, buffer(result));
-    const std::vector<std::string> names = card_op_names(op, layouts_.stick[op.inputs[0]]);
+    // Of the operand as it is read, which may be re-laid.
+    const std::vector<std::string> names =
+        card_op_names(op, inputs[0] < 0 ? -1 : buffer(inputs[0]).placement.stick_dim);
     for (size_t i = 0; i < names.size(); ++i) {
       const bool first = i == 0, last = i + 1 == names.size();
       DeviceOp made{.name = names[i], .graph_op = index};

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "plugins/spyre/device/layout.h"
+#include "plugins/spyre/device/rules.h"
 
 namespace spyre::device {
 
@@ -41,7 +43,10 @@ struct CardCall {
   int64_t step = 1;    // slice_scatter
 };
 
+// Told of every check that was passed.
+using RuleMet = std::function<void(Rule)>;
+
 // Throws Error(kRuleViolation) naming the rule, the call and the operand.
-void check_card_call(const CardCall& call);
+void check_card_call(const CardCall& call, const RuleMet& met = nullptr);
 
 }  // namespace spyre::device

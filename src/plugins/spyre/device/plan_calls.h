@@ -1,7 +1,9 @@
 // The calls of card functions that a card plan makes, as the stick rules see them, and the check of all of them: what
-// the device does before it runs a plan operation by operation. So a plan that a pass got wrong is refused by number.
+// the compiler does when work is divided, and the device before it runs a plan operation by operation. So a plan that a
+// pass got wrong is refused by number.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "plugins/spyre/device/card_call.h"
@@ -9,12 +11,15 @@
 
 namespace spyre::device {
 
-// |graph| is what the plan was made of. Of the operations that are one function with all its operands: elementwise
-// ones, products, reductions. Parts of a sequence that hand values on in scratchpad, and calls (kv_store, attention),
-// have rules of their own in the compiler.
+// An operand that lies as |placement| says; |walks| says which iteration dimension walks each of its dimensions.
+CardOperand operand_of(std::string name, const TensorSpec& spec, const Placement& placement, std::vector<int> walks);
+
+// |graph| is what the plan was made of. Elementwise operators, products, reductions, copies and lookups are one call;
+// norms and softmax the calls of their sequence, whose inner results have the layout of what they were made from.
+// Rotations and calls (kv_store, attention) have rules of their own in the compiler.
 std::vector<CardCall> plan_calls(const graph::Graph& graph, const CardPlan& plan);
 
 // Throws Error(kRuleViolation) for the first call that breaks a rule.
-void check_plan_calls(const graph::Graph& graph, const CardPlan& plan);
+void check_plan_calls(const graph::Graph& graph, const CardPlan& plan, const RuleMet& met = nullptr);
 
 }  // namespace spyre::device

@@ -62,6 +62,44 @@ TEST(PlanCalls, WhatTheCompilerMakesKeepsTheRules) {
   EXPECT_EQ(refusal(plan, [](Plan&) {}), "");
 }
 
+// A norm and a softmax of rows of two sticks and a half: their dimension is whole on each core.
+const char* const kRows = R"(
+  input %x : f16[4,160]
+  param %w : f16[160]
+  %n = rms_norm(%x, %w) {eps=1e-5}
+  %p = softmax(%n)
+  return %p)";
+
+TEST(PlanCalls, SequencesAreTheirFunctions) {
+  const Plan plan = compiled(kRows);
+  std::vector<std::string> names;
+  for (const CardCall& call : plan_calls(plan.graph, plan.card)) names.push_back(call.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"exx2", "layernormscale", "layernormnorm", "max", "sub", "exp", "sum",
+                                             "realdiv"}));
+  EXPECT_EQ(refusal(plan, [](Plan&) {}), "");
+  EXPECT_THAT(refusal(plan, [](Plan& p) { buffer_of(p, "x").placement.stick_dim = 0; }), StartsWith("L-39"));
+  EXPECT_THAT(refusal(plan, [](Plan& p) { buffer_of(p, "p").placement.stick_dim = 0; }), StartsWith("L-25"));
+  EXPECT_THAT(refusal(plan, [](Plan& p) { buffer_of(p, "x").placement.arrangement = Arrangement::kExx2; }),
+              StartsWith("L-30"));
+}
+
+TEST(PlanCalls, CopiesAndLookupsAreCalls) {
+  const Plan plan = compiled(R"(
+  param %t : f16[9,64]
+  input %i : i32[4]
+  input %a : f16[4,64]
+  %g = gather_rows(%t, %i)
+  %c = concat(%g, %a) {axis=0}
+  return %c, %a)");
+  std::vector<std::string> names;
+  for (const CardCall& call : plan_calls(plan.graph, plan.card)) names.push_back(call.name + " of " + call.what);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"gather of gather_rows %g", "concat of concat %c", "identity of copy %a"}));
+  EXPECT_THAT(refusal(plan, [](Plan& p) { buffer_of(p, "a").placement.offset = 32; }), StartsWith("L-27"));
+  // An index is exempt from what other operands of int32 are not.
+  EXPECT_EQ(refusal(plan, [](Plan&) {}), "");
+}
+
 TEST(PlanCalls, RandomPlansKeepTheRules) {
   int lowered = 0;
   compiler::Compiler compiler({.features = CpuFeatures::detected()});

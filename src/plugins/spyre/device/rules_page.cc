@@ -15,6 +15,10 @@ silence. Each rule has a positive and a negative test that carries its number. T
 H stated by the card's owner or by several sources, M one good source, L second hand, INF worked out here. A number that is
 missing belonged to a rule that nothing here can break.
 
+Programs meet a rule when they are compiled: operators and shapes first, then layouts, then every call of a card function that
+the finished plan makes, attention's programs included. L-32 to L-36 speak of functions that no operator of the graph lowers to
+(prod, topk, pad, flip, slice_scatter): only single calls meet them. L-28 and L-29 wait for staggered tensors, which no pass makes.
+
 )";
   for (const RuleInfo& r : all_rules()) {
     page += fmt::format("## {} {}\n\n- Refused: {}.\n- Why: {}. ({})\n- Instead: {}\n\n", r.number, r.title, r.refused,

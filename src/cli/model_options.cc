@@ -143,6 +143,10 @@ void ModelOptions::add_to(CLI::App& command, bool one_platform) {
       ->group("Limits");
   command.add_flag("--checked", checked, "Run device operations one by one on the card's padded extents (slow)")
       ->group(group);
+  command
+      .add_flag("--enforce-eager", enforce_eager,
+                "spyre: every operator a program of its own, as without a compiler: the same tokens, more card time")
+      ->group(group);
 }
 
 std::optional<DType> parse_dtype_flag(const char* flag, const std::string& name) {
@@ -171,6 +175,7 @@ platform::EngineConfig ModelOptions::config() const {
   if (!token_buckets.empty()) c.token_buckets = parse_list(token_buckets, "--token-buckets");
   c.threads = threads;
   c.checked = checked;
+  c.enforce_eager = enforce_eager;
   c.numerics = numerics;
   return c;
 }

@@ -30,6 +30,7 @@ struct ModelOptions {
   std::optional<double> memory_utilization;
   int threads = 0;
   bool checked = false;
+  bool enforce_eager = false;
 
   // Without |one_platform| there are no --platform, --dtype, --order and --numerics: the command has its own.
   void add_to(CLI::App& command, bool one_platform = true);

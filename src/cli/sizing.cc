@@ -132,13 +132,13 @@ std::string lines_text(const char* title, const json& lines) {
   return out;
 }
 
-// The configuration of a model, as Hugging Face would have written it.
+// The configuration of a model, as Hugging Face would have written it. Of a folder whatever its weights are.
 json configuration_of(const fs::path& model) {
   std::error_code error;
-  const fs::path file = fs::is_directory(model, error) && is_configuration_alone(model) ? model / "config.json" : model;
-  if (is_configuration_alone(model)) {
+  const fs::path inside = model / "config.json";
+  const fs::path file = fs::is_regular_file(inside, error) ? inside : model;
+  if (file.extension() == ".json")
     return formats::parse_json_object(read_file(file, formats::kMaxJsonBytes), file.string());
-  }
   return formats::Checkpoint::open(model)->config().raw;
 }
 
@@ -163,15 +163,17 @@ bool is_configuration_alone(const fs::path& model) {
   if (!fs::is_regular_file(model / "config.json", error)) return false;
   for (const auto& entry : fs::directory_iterator(model, error)) {
     const fs::path name = entry.path().filename();
-    if (name.extension() == ".safetensors" || name.extension() == ".gguf" || name == "model.safetensors.index.json") {
-      return false;
-    }
+    const bool weights = name.extension() == ".safetensors" || name.extension() == ".gguf" ||
+                         name == "model.safetensors.index.json" || name == "pytorch_model.bin" ||
+                         name == "pytorch_model.bin.index.json";
+    if (weights) return false;
   }
   return true;
 }
 
 json ask_size(const ModelOptions& model, const SizingOptions& options, bool details) {
   const platform::EngineConfig config = model.config();
+  if (config.enforce_eager) throw UsageError("--enforce-eager: sizes are of compiled blocks; leave one of the two out");
   const auto registry = platform::PlatformRegistry::discover(platform::PlatformRegistry::default_manifest_dirs());
   const platform::Platform& platform = registry.get(config.platform);
   platform::SizingQuestion question{.config = configuration_of(config.model), .name = config.model.string()};

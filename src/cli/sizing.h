@@ -22,10 +22,12 @@ struct SizingOptions {
   bool given() const { return batch || context || prompt || cards; }
 };
 
-// Whether |model| is a config.json, or a folder that has one and no weights.
+// Whether |model| is a config.json, or a folder that has one and no weights: PyTorch's files are weights, though a run
+// refuses them.
 bool is_configuration_alone(const std::filesystem::path& model);
 
-// What the platform of |model| says. Throws Error(kUnsupported) when it cannot tell, and what reading the file throws.
+// What the platform of |model| says. Throws Error(kUnsupported) when it cannot tell, UsageError for --enforce-eager, and
+// what reading the file throws.
 nlohmann::json ask_size(const ModelOptions& model, const SizingOptions& options, bool details);
 
 // A page of text; lines of the terminal's width.

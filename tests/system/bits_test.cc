@@ -88,6 +88,10 @@ TEST_P(EqualBits, InCheckedMode) {
   EXPECT_EQ(answer({"--threads", "1", "--checked"}), usual());
 }
 
+TEST_P(EqualBits, OperatorByOperator) {
+  EXPECT_EQ(answer({"--threads", "2", "--enforce-eager"}), usual());
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, EqualBits,
                          ::testing::Values(Type{"float16", "auto"}, Type{"bfloat16", "pair"}, Type{"bfloat16", "tile"}),
                          [](const auto& info) { return info.param.dtype + "_" + info.param.order; });

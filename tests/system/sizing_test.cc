@@ -38,6 +38,19 @@ TEST(SizingCommand, FlagsAskAboutAModelThatIsThere) {
   EXPECT_TRUE(run({"inspect", golden("llama_gqa64"), "--format", "json"}).json().contains("artifacts"));
 }
 
+// Weights that a run refuses are weights: what would be run is asked for, and refused; sizes come from the
+// configuration.
+TEST(SizingCommand, PyTorchWeightsAreNoConfigurationAlone) {
+  const ScratchFolder folder;
+  folder.write("config.json", read_file(shape("granite-8b") + "/config.json"));
+  folder.write("pytorch_model.bin", "weights");
+  const std::string model = folder.path().string();
+  const Outcome outcome = run({"inspect", model});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("pytorch_model.bin is not read"));
+  EXPECT_EQ(run({"inspect", model, "--batch", "4", "--format", "json"}).json()["parameters"]["total"], 8170848256);
+}
+
 TEST(SizingCommand, SaysWhatIsWrong) {
   const ScratchFolder folder;
   const auto refused = [&](const Arguments& arguments, int code, const std::string& what) {
@@ -48,6 +61,7 @@ TEST(SizingCommand, SaysWhatIsWrong) {
   };
   refused({"inspect", shape("granite-8b"), "--cards", "3"}, 1, "possible: 1, 2, 4");
   refused({"inspect", shape("granite-8b"), "--batch", "0"}, 2, "--batch");
+  refused({"inspect", shape("granite-8b"), "--enforce-eager"}, 2, "--enforce-eager");
   refused({"inspect", shape("granite-8b"), "--platform", "cpu"}, 1, "cannot size");
   refused({"inspect", folder.write("broken.json", "{\"hidden_size\": 5")}, 1, "broken.json");
   refused({"inspect", shape("granite-8b"), "--report", "/nowhere/page.html"}, 1, "/nowhere/page.html");

@@ -33,6 +33,29 @@ class Solver {
     for (const auto& tie : relations.ties) parent_[find(tie.a)] = find(tie.b);
   }
 
+  // The padding that dimension |node| has already.
+  void give(int node, const Axis& axis) {
+    int64_t from = 0, card = 0;
+    const std::vector<AxisSegment>& segments = axis.segments();
+    for (size_t s = 0; s < segments.size() && axis.padded(); ++s) {
+      const AxisSegment& segment = segments[s];
+      for (int64_t i = 0; i < segment.count; ++i) {
+        const bool last = s + 1 == segments.size() && i + 1 == segment.count;
+        const int64_t parts = segment.halves ? 2 : 1;
+        for (int64_t part = 0; part < parts; ++part) {
+          const int64_t next = card + segment.card_unit / parts;
+          from += segment.unit / parts;
+          const int64_t gap = next - device::round_up(card + segment.unit / parts, kStick);
+          // A last unit that is not padded ends nowhere else than its dimension does.
+          if (!last || segment.card_unit > segment.unit) {
+            add(node, from, {gap, segment.halves && part == 0 ? segment.unit : 0}, 0);
+          }
+          card = next;
+        }
+      }
+    }
+  }
+
   void solve() {
     for (const auto& filled : relations_.filled) add(filled.node, extent(filled.node), {}, filled.op);
     do {
@@ -152,6 +175,17 @@ int64_t assign_extents(CardState& state) {
   const graph::Graph& graph = state.graph;
   state.relations = collect_relations(graph, state.layouts);
   Solver solver(graph, state.relations);
+  const auto give = [&](const std::vector<graph::ValueId>& values, const std::vector<std::vector<Axis>>& axes) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      for (size_t d = 0; d < axes[i].size(); ++d) {
+        solver.give(state.relations.dim.at(values.at(i)).at(d), axes[i][d]);
+      }
+    }
+  };
+  give(graph.inputs, state.given.inputs);
+  give(graph.parameters, state.given.parameters);
+  give(graph.states, state.given.states);
+  give(graph.outputs, state.given.outputs);
   solver.solve();
   int64_t padded = 0;
   state.axes.assign(graph.values.size(), {});

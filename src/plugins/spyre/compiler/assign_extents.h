@@ -7,7 +7,8 @@
 // Tied dimensions form a class; a class holds *cuts*, logical positions that must begin a stick. A cut moves what
 // follows it up to the next whole stick; a gap adds sticks before it. Relations copy cuts from class to class until
 // nothing changes. Cuts are only added and gaps only grow, within the finite set of positions, so this ends. (A rotary
-// head is a cut in its middle; a fused projection a cut between its parts.)
+// head is a cut in its middle; a fused projection a cut between its parts.) What the boundary of the graph has already
+// (CardState::given) are cuts to begin with.
 #pragma once
 
 #include "plugins/spyre/compiler/card_plan.h"

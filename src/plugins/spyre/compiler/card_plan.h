@@ -9,9 +9,11 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
+#include "plugins/spyre/compiler/boundary_axes.h"
 #include "plugins/spyre/compiler/extent_relations.h"
 #include "plugins/spyre/compiler/layouts.h"
 #include "plugins/spyre/device/axis.h"
@@ -49,10 +51,12 @@ device::TensorSpec card_spec(const graph::Type& type, const std::vector<device::
 
 // What grows from phase to phase. Owns nothing of the graph, which outlives it.
 struct CardState {
-  CardState(const graph::Graph& graph, RuleLog& log) : graph(graph), log(log) {}
+  CardState(const graph::Graph& graph, RuleLog& log, BoundaryAxes given = {})
+      : graph(graph), log(log), given(std::move(given)) {}
 
   const graph::Graph& graph;
   RuleLog& log;
+  BoundaryAxes given;  // what padding the graph's boundary has already
   Layouts layouts;
   ExtentRelations relations;
   Axes axes;

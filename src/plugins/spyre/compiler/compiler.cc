@@ -10,8 +10,9 @@
 #include "plugins/spyre/compiler/host_emit.h"
 
 namespace spyre::compiler {
-std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph) {
+std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph, const BoundaryAxes& given) {
   std::string key = graph::canonical_text(graph);
+  if (!given.empty()) key += given.to_string();
   if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
 
   auto program = std::make_shared<device::Program>();
@@ -22,7 +23,7 @@ std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& gra
 
   const graph::Graph& g = program->graph;
   RuleLog log;
-  CardState state(g, log);
+  CardState state(g, log, given);
   program->card_passes = run_card_passes(state, {.verify = options_.verify_phases});
   program->card = std::move(state.plan);
   program->rules_met = log.by_number();
@@ -52,7 +53,7 @@ std::vector<std::string> Compiler::pass_names() {
   return names;
 }
 
-std::string Compiler::text_after(const graph::Graph& graph, const std::string& pass) const {
+std::string Compiler::text_after(const graph::Graph& graph, const std::string& pass, const BoundaryAxes& given) const {
   const std::vector<std::string> names = pass_names();
   if (pass != "all" && std::find(names.begin(), names.end(), pass) == names.end()) {
     throw_error(ErrorCode::kInvalidArgument, "no pass is called '{}'; known: all, {}", pass, fmt::join(names, ", "));
@@ -71,7 +72,7 @@ std::string Compiler::text_after(const graph::Graph& graph, const std::string& p
   graph::run_passes(made, graph_passes(), options);
   if (of_graph) return text;
   RuleLog log;
-  CardState state(made, log);
+  CardState state(made, log, given);
   run_card_passes(state, {.verify = true, .dump_after = pass, .dump = dump});
   return text;
 }

@@ -15,6 +15,7 @@
 #include "base/dot_orders.h"
 #include "graph/graph.h"
 #include "graph/pass.h"
+#include "plugins/spyre/compiler/boundary_axes.h"
 #include "plugins/spyre/device/program.h"
 
 namespace spyre::compiler {
@@ -33,12 +34,13 @@ class Compiler {
 
   // Throws Error(kRuleViolation) naming the rule, the operator and the remedy; Error(kInvalidArgument) for a graph that
   // does not verify.
-  std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+  // |given|: padding of the boundary that neighbours have decided; it is part of what makes two graphs equal.
+  std::shared_ptr<const device::Program> compile(const graph::Graph& graph, const BoundaryAxes& given = {});
 
   // The text of |graph| after the pass that is named: of the graph itself after one of its own passes, of the card plan
   // after a phase of the card side (card_passes.h); "all": after each of them, under headings. Compiles anew, verifying
   // after every phase; nothing is cached. Throws Error(kInvalidArgument) for a name that no pass has.
-  std::string text_after(const graph::Graph& graph, const std::string& pass) const;
+  std::string text_after(const graph::Graph& graph, const std::string& pass, const BoundaryAxes& given = {}) const;
   // All of them, in order.
   static std::vector<std::string> pass_names();
 

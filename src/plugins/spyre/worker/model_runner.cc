@@ -79,8 +79,13 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
   });
   SPYRE_CHECK(!attention_layers_.empty(), "{} has no attention layer", model_->class_name());
-  if (blocks_.empty() && !settings_.whole_model)
+  if (config_.enforce_eager) {
+    log().warn(
+        "eager: every operator is a program of its own: nothing stays in the scratchpad between them, and a step "
+        "launches each");
+  } else if (blocks_.empty() && !settings_.whole_model) {
     log().warn("{} has no list of blocks: it is compiled as one graph", model_->class_name());
+  }
   require_equal_layers(attention_layers_);
   log().info("spyre device: kernels {}, bf16 order {}, {} threads{}", to_string(device_.options().features),
              to_string(device_.options().bf16_order), device_.options().threads,
@@ -89,23 +94,33 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
                                        : "");
 }
 
-// ---------------------------------------------------------------- tracing and compiling
-
-nn::Trace SpyreModelRunner::trace_body(int64_t tokens) const {
-  nn::Tracer tracer(tokens, blocks_);
-  return tracer.finish({model_->forward(tracer)});
+std::string_view SpyreModelRunner::granularity() const {
+  if (config_.enforce_eager) return "eager";
+  return blocks_.empty() ? "model" : "block";
 }
 
-nn::Trace SpyreModelRunner::trace_head(int64_t rows) const {
+// ---------------------------------------------------------------- tracing and compiling
+
+RunTrace SpyreModelRunner::cut(nn::Trace trace) const {
+  return config_.enforce_eager ? RunTrace::eager(trace) : RunTrace::whole(std::move(trace));
+}
+
+RunTrace SpyreModelRunner::trace_body(int64_t tokens) const {
+  nn::Tracer tracer(tokens, blocks_);
+  return cut(tracer.finish({model_->forward(tracer)}));
+}
+
+RunTrace SpyreModelRunner::trace_head(int64_t rows) const {
   nn::Tracer tracer(rows);
   const nn::Value hidden =
       tracer.step_input(StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_->hidden_size()}));
-  return tracer.finish({model_->compute_logits(tracer, hidden)});
+  return cut(tracer.finish({model_->compute_logits(tracer, hidden)}));
 }
 
-std::shared_ptr<const device::Program> SpyreModelRunner::compile(const graph::Graph& graph) {
+std::shared_ptr<const device::Program> SpyreModelRunner::compile(const graph::Graph& graph,
+                                                                 const compiler::BoundaryAxes& given) {
   const int64_t before = compiler_.compiles();
-  auto program = compiler_.compile(graph);
+  auto program = compiler_.compile(graph, given);
   if (ready_ && compiler_.compiles() > before) {
     ++compiles_after_ready_;
     log().warn("compiled graph '{}' while serving: a shape that warm-up has not seen", graph.name);
@@ -116,9 +131,10 @@ std::shared_ptr<const device::Program> SpyreModelRunner::compile(const graph::Gr
 std::map<const nn::Parameter*, ParameterUse> SpyreModelRunner::parameter_uses() {
   std::map<const nn::Parameter*, ParameterUse> uses;
   const int64_t bucket = token_ladder_.front();
-  for (const nn::Trace& trace : {trace_body(bucket), trace_head(bucket)}) {
-    for (const nn::Segment& segment : trace.segments) {
-      const auto program = compile(segment.graph);
+  for (const RunTrace& trace : {trace_body(bucket), trace_head(bucket)}) {
+    for (size_t s = 0; s < trace.segments.size(); ++s) {
+      const nn::Segment& segment = trace.segments[s];
+      const auto program = compile(trace, s);
       for (size_t i = 0; i < segment.parameters.size(); ++i) {
         const ParameterUse use{program->parameter_specs[i], program->parameter_forms[i]};
         const auto [found, inserted] = uses.emplace(segment.parameters[i], use);
@@ -167,9 +183,13 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   std::vector<const nn::Attention*> layers;
   std::vector<TensorSpec> specs;
   // The axes of a state come from compilation: rotary heads are wider on the card.
-  for (const nn::Segment& segment : trace_body(token_ladder_.front()).segments) {
-    const auto program = compile(segment.graph);
+  const RunTrace body = trace_body(token_ladder_.front());
+  for (size_t s = 0; s < body.segments.size(); ++s) {
+    const nn::Segment& segment = body.segments[s];
+    const auto program = compile(body, s);
     for (size_t i = 0; i < segment.states.size(); ++i) {
+      if (std::find(layers.begin(), layers.end(), segment.states[i]) != layers.end())
+        continue;  // store, then attention
       const TensorSpec& state = program->state_specs[i];
       layers.push_back(segment.states[i]);
       specs.push_back(attention::kv_spec(settings_.kv_layout, state.dtype, num_blocks, *config_.block_size,
@@ -210,7 +230,7 @@ void SpyreModelRunner::zero_block(int32_t block) {
 
 // ---------------------------------------------------------------- binding
 
-std::vector<Launch> SpyreModelRunner::bind(const nn::Trace& trace, const StepTensors& inputs,
+std::vector<Launch> SpyreModelRunner::bind(const RunTrace& trace, const StepTensors& inputs,
                                            std::vector<DeviceTensor>& outputs) {
   // The last segment that reads each output; the trace's own outputs live on.
   std::vector<std::vector<int32_t>> last_reader(trace.segments.size());
@@ -234,7 +254,7 @@ std::vector<Launch> SpyreModelRunner::bind(const nn::Trace& trace, const StepTen
   std::vector<Launch> launches;
   for (size_t s = 0; s < trace.segments.size(); ++s) {
     const nn::Segment& segment = trace.segments[s];
-    programs_.push_back(compile(segment.graph));
+    programs_.push_back(compile(trace, s));
     Launch launch{.program = programs_.back().get()};
     for (const nn::InputSource& source : segment.inputs) {
       if (source.from_segment) {
@@ -286,8 +306,7 @@ SpyreModelRunner::HeadPlan& SpyreModelRunner::head(int64_t bucket) {
   if (plan != nullptr) return *plan;
   auto made = std::make_unique<HeadPlan>();
   made->trace = trace_head(bucket);
-  const nn::Segment& first = made->trace.segments.at(0);
-  made->hidden = device_.allocate(compile(first.graph)->input_specs.at(0), "activations");
+  made->hidden = device_.allocate(compile(made->trace, 0)->input_specs.at(0), "activations");
   std::vector<DeviceTensor> outputs;
   made->launches = bind(made->trace, {{StepInput::kHidden, made->hidden}}, outputs);
   made->logits = outputs.at(0);
@@ -323,7 +342,7 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
     device_.prepare(head(token_ladder_[t]).launches);
     for (size_t r = 0; r <= t; ++r) device_.prepare({&select(token_ladder_[t], token_ladder_[r]).launch, 1});
   }
-  if (settings_.record) {
+  if (settings_.record && !config_.enforce_eager) {
     for (const attention::Variant& variant : bucketer_.all_variants()) variants_.insert(variant);
   }
   warm_up_.compile_seconds = seconds_since(start);
@@ -369,7 +388,7 @@ void SpyreModelRunner::record_variants(const attention::StepTables& tables) {
   const auto record = [this](const attention::Variant& variant) {
     if (!variants_.insert(variant).second || !ready_) return;
     ++compiles_after_ready_;
-    if (settings_.record) {
+    if (settings_.record && !config_.enforce_eager) {
       log().warn("attention variant ({} query rows, {} blocks, {} sequences) compiled while serving", variant.query,
                  variant.blocks, std::max<int64_t>(variant.sequences, 1));
     }
@@ -452,11 +471,11 @@ void SpyreModelRunner::run_tapped(const BodyPlan& plan, int64_t rows, const atte
     for (size_t i = 0; i < plan.launches[s].outputs.size(); ++i) {
       const DeviceTensor& output = plan.launches[s].outputs[i];
       const graph::Type& type = segment.graph.type(segment.graph.outputs[i]);
-      if (!type.is_float_tensor() || type.rows_axis() != 0) continue;
+      if (plan.trace.traced_output[s][i] < 0 || !type.is_float_tensor() || type.rows_axis() != 0) continue;
       const int64_t width = output->spec.logical_elements() / output->spec.axes.at(0).logical();
       values.resize(static_cast<size_t>(rows * width));
       device_.download(output, values.data(), "tap", rows);
-      tap_({.layer = place, .output = static_cast<int64_t>(i), .rows = rows, .width = width, .values = values});
+      tap_({.layer = place, .output = plan.trace.traced_output[s][i], .rows = rows, .width = width, .values = values});
     }
     if (segment.block != nullptr) place = "after " + place;
   }

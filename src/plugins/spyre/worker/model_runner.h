@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -19,6 +20,7 @@
 #include "plugins/spyre/compiler/compiler.h"
 #include "plugins/spyre/device/device.h"
 #include "plugins/spyre/settings.h"
+#include "plugins/spyre/worker/run_trace.h"
 #include "plugins/spyre/worker/step_trace.h"
 #include "plugins/spyre/worker/weight_store.h"
 #include "runner/forward.h"
@@ -55,7 +57,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   // One bucket of the body, ready to run: its launches, and the tensors that steps write and read.
   struct BodyPlan {
     int64_t bucket = 0;
-    nn::Trace trace;
+    RunTrace trace;
     std::vector<device::Launch> launches;
     device::DeviceTensor token_ids, positions, slots, hidden;
   };
@@ -64,7 +66,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
     device::DeviceTensor rows;
   };
   struct HeadPlan {
-    nn::Trace trace;
+    RunTrace trace;
     std::vector<device::Launch> launches;
     device::DeviceTensor hidden, logits;
   };
@@ -94,11 +96,13 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json lx() const;        // what lives in the scratchpad, of programs and of attention's variants
   nlohmann::json settings() const;  // environment variables that the platform reads
 
-  nn::Trace trace_body(int64_t tokens) const;
-  nn::Trace trace_head(int64_t rows) const;
+  // In units of the granularity: blocks, the whole, or operators (eager).
+  RunTrace trace_body(int64_t tokens) const;
+  RunTrace trace_head(int64_t rows) const;
+  RunTrace cut(nn::Trace trace) const;
   std::map<const nn::Parameter*, ParameterUse> parameter_uses();
   // Binds every segment of |trace| to tensors; activations are reused when their last reader has run.
-  std::vector<device::Launch> bind(const nn::Trace& trace, const StepTensors& inputs,
+  std::vector<device::Launch> bind(const RunTrace& trace, const StepTensors& inputs,
                                    std::vector<device::DeviceTensor>& outputs);
   BodyPlan& body(int64_t bucket);
   HeadPlan& head(int64_t bucket);
@@ -112,7 +116,11 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables);
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
-  std::shared_ptr<const device::Program> compile(const graph::Graph& graph);
+  std::shared_ptr<const device::Program> compile(const graph::Graph& graph, const compiler::BoundaryAxes& given = {});
+  std::shared_ptr<const device::Program> compile(const RunTrace& trace, size_t segment) {
+    return compile(trace.segments[segment].graph, trace.axes[segment]);
+  }
+  std::string_view granularity() const;  // "block", "model" or "eager"
 
   platform::EngineConfig config_;
   plugin::Settings settings_;

@@ -346,6 +346,61 @@ TEST(ModelRunner, AWholeModelIsOneUnit) {
   EXPECT_EQ(runner_of(whole).compiles_after_ready(), 0);
 }
 
+// --enforce-eager: every operator is a program of its own, with the same bits; on the card's extents too, since what
+// two programs share is padded alike (heads of 16, 48 and 96, widths that are no sticks, norms of heads).
+TEST(ModelRunner, EagerRunsOperatorByOperatorWithTheSameBits) {
+  const std::vector<int32_t> tokens(70, 5);
+  for (const char* name : {"llama_gqa64", "llama_odd", "llama_head96", "qwen2_gqa64", "qwen3_gqa48", "granite_gqa64"}) {
+    const Golden golden = golden_named(name);
+    const auto rows = [&](bool eager, bool checked) {
+      EngineConfig config = config_for(golden, DType::kF16);
+      config.enforce_eager = eager;
+      config.checked = checked;
+      return logits_of(config, tokens, {64, 6});
+    };
+    const Rows want = rows(false, false);
+    expect_equal(rows(true, false), want, std::string(name) + " eager");
+    expect_equal(rows(true, true), want, std::string(name) + " eager, checked");
+  }
+}
+
+TEST(ModelRunner, EagerProgramsAreSharedOverLayersAndBuckets) {
+  const Golden golden = golden_named("llama_gqa64");
+  EngineConfig config = config_for(golden, DType::kF16);
+  config.token_buckets = std::vector<int64_t>{8, 512};
+  RunnerHarness by_block(SpyrePlatform(), config);
+  config.enforce_eager = true;
+  RunnerHarness eager(SpyrePlatform(), config);
+  const nlohmann::json blocks = by_block.runner().report("artifacts"), ops = eager.runner().report("artifacts");
+  EXPECT_EQ(blocks.at("granularity"), "block");
+  EXPECT_EQ(ops.at("granularity"), "eager");
+  const int64_t layers = eager.model().num_hidden_layers;
+  // A layer: two norms with their additions, four products, two rotations, the store, attention, and the MLP's two.
+  EXPECT_GE(ops.at("body_launches").get<int64_t>(), 12 * layers);
+  EXPECT_EQ(blocks.at("body_launches"), layers + 2) << "embedding and rotations, blocks, the last norm";
+  EXPECT_LT(ops.at("block_graphs_per_bucket").at("LlamaDecoderLayer").at("8").get<int64_t>(), 20)
+      << "whatever the depth";
+  EXPECT_EQ(ops.at("attention_variants"), 1) << "eager records nothing: warm-up ran this one";
+  EXPECT_GT(blocks.at("attention_variants"), 1);
+}
+
+// A tap sees the results of blocks, not what is between their operators.
+TEST(ModelRunner, EagerTapsWhatBlocksGive) {
+  const Golden golden = golden_named("llama_gqa64");
+  std::map<std::string, std::vector<float>> seen[2];
+  for (const bool eager : {false, true}) {
+    EngineConfig config = config_for(golden, DType::kF16);
+    config.enforce_eager = eager;
+    RunnerHarness harness(SpyrePlatform(), config);
+    harness.runner().set_layer_tap([&](const runner::LayerOutput& o) {
+      const std::string place = fmt::format("{} {} {}x{}", o.layer, o.output, o.rows, o.width);
+      EXPECT_TRUE(seen[eager].emplace(place, std::vector<float>(o.values.begin(), o.values.end())).second) << place;
+    });
+    harness.prefill(std::vector<int32_t>(5, 7), {5}, harness.blocks_for(5));
+  }
+  EXPECT_EQ(seen[false], seen[true]);
+}
+
 // What `inspect --passes` and `--dump-after` print.
 TEST(ModelRunner, ReportsWhatEachPassDid) {
   const Golden golden = golden_named("llama_gqa64");

@@ -80,7 +80,9 @@ json SpyreModelRunner::artifacts() const {
   for (const auto& [name, buckets] : per_bucket) {
     for (const auto& [bucket, programs] : buckets) blocks[name][std::to_string(bucket)] = programs.size();
   }
+  const int64_t launches = bodies_.empty() ? 0 : std::ssize(bodies_.begin()->second->launches);
   return {{"total", compiler_.artifacts()},    {"per_class", classes},
+          {"granularity", granularity()},      {"body_launches", launches},
           {"block_graphs_per_bucket", blocks}, {"attention_variants", variants_.size()},
           {"compiles", compiler_.compiles()},  {"compiles_after_ready", compiles_after_ready_}};
 }

@@ -49,9 +49,11 @@ json SpyreModelRunner::passes() const {
 json SpyreModelRunner::text_after(const std::string& pass) const {
   json out = json::array();
   std::set<std::string> seen;
-  for (const nn::Segment& segment : trace_body(token_ladder_.back()).segments) {
-    if (!seen.insert(graph::canonical_text(segment.graph)).second) continue;
-    out.push_back({{"graph", segment.graph.name}, {"text", compiler_.text_after(segment.graph, pass)}});
+  const RunTrace body = trace_body(token_ladder_.back());
+  for (size_t s = 0; s < body.segments.size(); ++s) {
+    const graph::Graph& graph = body.segments[s].graph;
+    if (!seen.insert(graph::canonical_text(graph) + body.axes[s].to_string()).second) continue;
+    out.push_back({{"graph", graph.name}, {"text", compiler_.text_after(graph, pass, body.axes[s])}});
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ inline T load_le(const void* address) {
     std::memcpy(&value, swapped, sizeof(T));
   }
   return value;
+}
+
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // False on overflow; `out` is then meaningless.

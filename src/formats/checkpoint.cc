@@ -227,7 +227,7 @@ void Checkpoint::add_gguf(std::unique_ptr<GgufFile> file) {
       throw_error(ErrorCode::kUnsupported, "{}: tensor '{}' has type {} ({}); weights are read from {}", gguf_->name(),
                   printable(t.name), type.name, type.number, dequantizable_types());
     if (translated->name.empty()) continue;
-    TensorInfo info{translated->name, {}, type.name, element_dtype(t.type), t.bytes};
+    TensorInfo info{translated->name, {}, type.name, element_dtype(t.type), t.bytes, type.block};
     for (uint32_t d = t.rank; d-- > 0;) info.shape.push_back(static_cast<int64_t>(t.dims[d]));
     Source source{
         .bytes = &gguf_->bytes(), .offset = t.offset, .type = t.type, .block = type.block, .block_bytes = type.bytes};

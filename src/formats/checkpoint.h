@@ -39,8 +39,10 @@ struct SPYRE_API TensorInfo {
   std::string storage;         // the type in the file: "F16", "Q4_1", ...
   DType dtype;                 // of its elements; f32 for block-quantised storage
   uint64_t bytes;              // in the file
+  uint32_t block = 1;          // neighbouring elements that are packed together; more than 1 in block-quantised storage
 
   int64_t elements() const;
+  bool quantised() const { return block > 1; }
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t row_elements() const { return rows() ? elements() / rows() : 0; }
 };

@@ -90,7 +90,20 @@ TEST(Checkpoint, AGgufFileIsTheFolderItCameFrom) {
   EXPECT_EQ(query->storage, "Q4_1");
   EXPECT_EQ(query->dtype, DType::kF32);
   EXPECT_EQ(query->bytes, 32u * 20);
+  EXPECT_TRUE(query->quantised());
+  EXPECT_FALSE(gguf->find("model.layers.1.self_attn.v_proj.weight")->quantised());  // F16
+  EXPECT_FALSE(gguf->find("model.norm.weight")->quantised());
+  for (const TensorInfo& tensor : folder->tensors()) EXPECT_FALSE(tensor.quantised()) << tensor.name;
   expect_equal(*gguf, *folder);
+}
+
+// Whatever the type is called: such weights are rounded to f16 by every platform.
+TEST(Checkpoint, EveryBlockTypeIsQuantised) {
+  for (const char* file : {"good-k-blocks.gguf", "good-low-bit-blocks.gguf"}) {
+    const auto checkpoint = Checkpoint::open(std::string(SPYRE_TEST_DATA) + "/fuzz/gguf/" + file);
+    for (const TensorInfo& tensor : checkpoint->tensors())
+      EXPECT_EQ(tensor.quantised(), tensor.storage != "F32") << tensor.name << " " << tensor.storage;
+  }
 }
 
 // Any range of rows is that part of the whole: also where rows are gathered, and where they cut blocks (vectors).

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "formats/bytes.h"
 #include "formats/dequantize.h"
+#include "formats/foreign.h"
 #include "formats/name_index.h"
 
 namespace spyre::formats {
@@ -176,8 +177,13 @@ struct GgufParser {
 
   // Magic, version, counts. A count is believed only as far as the file has room for that many.
   std::pair<uint64_t, uint64_t> header() {
-    if (in.remaining() < 4 || std::memcmp(file.head_.data(), "GGUF", 4) != 0)
+    const std::string_view head = as_text(file.head_);
+    if (!head.starts_with("GGUF")) {
+      refuse_foreign(head, file.name_);
+      if (head.size() > 8 && head[8] == '{')
+        corrupt("a safetensors file: name the folder that it is in, with config.json");
       corrupt("not a GGUF file (no 'GGUF' at its start)");
+    }
     in.skip(4, "magic");
     file.version_ = in.number<uint32_t>("version");
     if (file.version_ != 0 && (file.version_ & 0xffff) == 0)

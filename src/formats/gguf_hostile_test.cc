@@ -156,7 +156,7 @@ const Case kCases[] = {
     {"TypeGap", [](File& f) { one_tensor(f, {.type = 4}); }, "tensor 't' has the unknown type number 4; weights"},
     {"TypeUnknown", [](File& f) { one_tensor(f, {.type = 1000}); }, "unknown type number 1000"},
     {"TypeHuge", [](File& f) { one_tensor(f, {.type = ~0u}); },
-     "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16"},
+     "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16"},
     {"BlockCut", [](File& f) { one_tensor(f, {.dims = {33}, .type = 8}); }, "rows of 33 are no multiple of the 32"},
     {"BlockCutK", [](File& f) { one_tensor(f, {.dims = {32}, .type = 12}); }, "256 of a Q4_K block"},
     {"OffsetOdd", [](File& f) { one_tensor(f, {.dims = {4}, .offset = 4}); },

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "formats/bytes.h"
+#include "formats/foreign.h"
 #include "formats/name_index.h"
 
 namespace spyre::formats {
@@ -255,6 +256,7 @@ class IndexReader : public Sax {
 
 template <typename Reader>
 void parse_strict(std::string_view text, const std::string& name, Reader& reader) {
+  refuse_foreign(text, name);
   // The parser takes a NUL for the end of the text and would not look at what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     throw_error(ErrorCode::kCorruptData, "{}: broken JSON: NUL at byte {}", name, nul);
@@ -282,14 +284,19 @@ std::unique_ptr<SafetensorsFile> SafetensorsFile::from_bytes(std::span<const std
 void SafetensorsFile::parse() {
   const uint64_t size = bytes_.size();
   if (size < 8) throw_error(ErrorCode::kCorruptData, "{}: {} bytes are too few for a safetensors file", name_, size);
-  const auto length = load_le<uint64_t>(bytes_.read(0, 8).data());
-  if (length > size - 8 || length > kMaxHeaderBytes)
+  const std::vector<std::byte> head = bytes_.read(0, std::min<uint64_t>(size, kForeignHeadBytes));
+  const auto length = load_le<uint64_t>(head.data());
+  if (length > size - 8 || length > kMaxHeaderBytes) {
+    refuse_foreign(as_text(head), name_);
     throw_error(ErrorCode::kCorruptData, "{}: a header of {} bytes in a file of {} (at most {} are read)", name_,
                 length, size, kMaxHeaderBytes);
+  }
   const std::vector<std::byte> text = bytes_.read(8, length);
-  const std::string_view header(reinterpret_cast<const char*>(text.data()), text.size());
-  if (header.empty() || header.front() != '{')
+  const std::string_view header = as_text(text);
+  if (header.empty() || header.front() != '{') {
+    refuse_foreign(as_text(head), name_);
     throw_error(ErrorCode::kCorruptData, "{}: the header does not begin with '{{'", name_);
+  }
   HeaderReader reader(name_, tensors_);
   parse_strict(header, name_, reader);
   if (const auto twice = sort_by_name(tensors_, &SafetensorsTensor::name, order_))

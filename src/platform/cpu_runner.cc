@@ -84,7 +84,7 @@ void HostWeights::accept(const nn::Parameter& parameter, nn::HostTensor weights)
 bool HostWeights::is_quantised(const nn::Parameter& parameter) const {
   return std::any_of(parameter.sources.begin(), parameter.sources.end(), [this](const nn::WeightSource& source) {
     const formats::TensorInfo* tensor = checkpoint_.find(source.name);
-    return tensor != nullptr && tensor->storage.starts_with('Q');  // Q4_0, Q4_1, Q8_0
+    return tensor != nullptr && tensor->quantised();
   });
 }
 

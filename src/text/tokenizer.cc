@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "formats/foreign.h"
 #include "text/gguf_tokenizer.h"
 #include "text/quote.h"
 #include "text/rust_result.h"
@@ -37,7 +38,10 @@ bool keep_of_config(int depth, nlohmann::json::parse_event_t event, nlohmann::js
 
 TokenizerConfig parse_config(const std::string& text) {
   const nlohmann::json config = nlohmann::json::parse(text, keep_of_config, /*allow_exceptions=*/false);
-  if (!config.is_object()) throw_error(ErrorCode::kCorruptData, "tokenizer_config.json is not a JSON object");
+  if (!config.is_object()) {
+    formats::refuse_foreign(text, "tokenizer_config.json");
+    throw_error(ErrorCode::kCorruptData, "tokenizer_config.json is not a JSON object");
+  }
   TokenizerConfig out;
   out.bos_token = special_token(config, "bos_token");
   if (auto eos = special_token(config, "eos_token")) out.eos_tokens.push_back(*eos);
@@ -108,9 +112,11 @@ Tokenizer Tokenizer::from_model_dir(const std::filesystem::path& folder) {
   TokenizerConfig config;
   const auto config_path = folder / "tokenizer_config.json";
   if (std::filesystem::exists(config_path, ec)) config = parse_config(read_file(config_path, kConfigJsonLimit));
+  const std::string json = read_file(path, kTokenizerJsonLimit);
   try {
-    return from_json(read_file(path, kTokenizerJsonLimit), config);
+    return from_json(json, config);
   } catch (const Error& e) {
+    formats::refuse_foreign(json, path.string());
     throw_error(e.code(), "'{}': {}", folder.string(), e.what());
   }
 }

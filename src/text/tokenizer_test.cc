@@ -252,6 +252,19 @@ TEST_F(ModelFolder, RefusesABadConfig) {
   }
 }
 
+// Folders cloned without Git LFS hold pointers, of whatever file was large.
+TEST_F(ModelFolder, SaysThatAFileIsAPointer) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
+    write("tokenizer.json", read_text(data_path("tiny_tokenizer.json")));
+    write("tokenizer_config.json", "{}");
+    write(file, pointer);
+    const Error e = error_of([&] { Tokenizer::from_model_dir(folder_); });
+    EXPECT_EQ(e.code(), ErrorCode::kCorruptData);
+    EXPECT_THAT(e.what(), HasSubstr(std::string(file) + " is a Git LFS pointer"));
+  }
+}
+
 // What is not asked for is not kept, however much there is of it and however deep it goes.
 TEST_F(ModelFolder, SkipsTheRestOfTheConfig) {
   write("tokenizer.json", read_text(data_path("tiny_tokenizer.json")));

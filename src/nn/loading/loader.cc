@@ -31,9 +31,11 @@ std::vector<Entry> collect(const Module& model) {
   return entries;
 }
 
-// Derived tables that old checkpoints carry; we build our own.
+// Derived tables that old checkpoints (and some trainers', with cosines and sines) carry; we build our own.
 bool ignorable(const std::string& name) {
-  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".masked_bias");
+  constexpr std::string_view kTables[] = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached",
+                                          ".attn.bias", ".masked_bias"};
+  return std::ranges::any_of(kTables, [&](std::string_view table) { return name.ends_with(table); });
 }
 
 // Each tensor that the parameter is made of, in order. Throws when one is not what the model asks for.

@@ -144,6 +144,8 @@ TEST(Loader, UnusedTensorIsRefusedAndRotaryTablesAreNot) {
   const auto json = testing::tiny_config();
   auto shapes = testing::tensors_of(json);
   shapes["model.layers.0.self_attn.rotary_emb.inv_freq"] = {4};
+  shapes["model.layers.0.self_attn.rotary_emb.cos_cached"] = {16, 8};
+  shapes["model.rotary_emb.sin_cached"] = {16, 8};
   EXPECT_EQ(load(json, shapes).error, "");
   shapes["model.layers.0.self_attn.q_proj.bias"] = {16};  // the config says there are no biases
   const Loaded loaded = load(json, shapes);

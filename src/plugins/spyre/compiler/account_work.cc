@@ -1,15 +1,13 @@
 #include "plugins/spyre/compiler/account_work.h"
 
 #include "graph/op_def.h"
-#include "plugins/spyre/device/core_map.h"
+#include "plugins/spyre/device/op_work.h"
 
 namespace spyre::compiler {
 
 using device::BufferHome;
-using device::CardBuffer;
 using device::CardPlan;
 using device::DeviceOp;
-using device::OpWork;
 using graph::OpFamily;
 
 namespace {
@@ -24,60 +22,34 @@ bool is_first(const CardPlan& plan, size_t index) {
          plan.ops[index - 1].name == "restickify";
 }
 
-// The buffer that the operator of this operation writes: the next result in the sequence.
-const CardBuffer& result_of(const CardPlan& plan, size_t index) {
-  while (plan.ops[index].outputs.empty()) ++index;
-  return plan.buffers[plan.ops[index].outputs[0]];
+int64_t multiply_adds(const CardPlan& plan, const DeviceOp& op) {
+  int64_t macs = plan.buffers[op.inputs[0]].spec.axes.back().card();
+  for (const device::Axis& axis : plan.buffers[op.outputs[0]].spec.axes) macs *= axis.card();
+  return macs;
 }
 
-void add_matmul(const CardPlan& plan, const DeviceOp& op, OpWork& work) {
-  const CardBuffer &x = plan.buffers[op.inputs[0]], &out = plan.buffers[op.outputs[0]];
-  work.macs = x.spec.axes.back().card();
-  int64_t rows = 1;
-  for (size_t d = 0; d < out.spec.axes.size(); ++d) {
-    work.macs *= out.spec.axes[d].card();
-    if (d + 1 < out.spec.axes.size()) rows *= out.spec.axes[d].card();
+void account(const graph::Graph& graph, CardPlan& plan, size_t index) {
+  DeviceOp& op = plan.ops[index];
+  const graph::Op* source = op.graph_op < 0 || op.name == "restickify" ? nullptr : &graph.ops[op.graph_op];
+  const OpFamily family = source == nullptr ? OpFamily::kView : source->def->family;
+  for (size_t i = 0; i < op.inputs.size() && (source == nullptr || is_first(plan, index)); ++i) {
+    const bool table = family == OpFamily::kGather && i == 0;
+    op.read_bytes += bytes(plan, table ? op.outputs[0] : op.inputs[i]);
   }
-  const int64_t reduced = op.splits[op.reduced_dim];
-  work.rows_per_core = rows / (work.cores / op.splits.back() / reduced);
-  work.split_reduction = reduced > 1;
+  for (const int32_t b : op.outputs) op.write_bytes += bytes(plan, b);
+  if (source != nullptr && source->name() == "kv_store") op.write_bytes = 2 * bytes(plan, op.inputs[1]);
+  if (family == OpFamily::kMatmul) op.macs = multiply_adds(plan, op);
 }
 
 }  // namespace
 
-OpWork work_of(const graph::Graph& graph, const CardPlan& plan, size_t index) {
-  const DeviceOp& op = plan.ops[index];
-  OpWork work{.cores = device::core_count(op.splits), .restickify = op.name == "restickify"};
-  const graph::Op* source = op.graph_op < 0 || work.restickify ? nullptr : &graph.ops[op.graph_op];
-  const OpFamily family = source == nullptr ? OpFamily::kView : source->def->family;
-  for (size_t i = 0; i < op.inputs.size() && (source == nullptr || is_first(plan, index)); ++i) {
-    const bool table = family == OpFamily::kGather && i == 0;
-    work.read_bytes += bytes(plan, table ? op.outputs[0] : op.inputs[i]);
-  }
-  for (const int32_t b : op.outputs) work.write_bytes += bytes(plan, b);
-  if (source == nullptr) return work;
-  if (source->name() == "kv_store") work.write_bytes = 2 * bytes(plan, op.inputs[1]);
-  if (family == OpFamily::kMatmul) {
-    add_matmul(plan, op, work);
-  } else if (family != OpFamily::kCall) {
-    const CardBuffer& worked_on = family == OpFamily::kReduce ? plan.buffers[op.inputs[0]] : result_of(plan, index);
-    work.elements = worked_on.spec.layout.device_elements();
-  }
-  return work;
-}
-
 int64_t account_work(CardState& state) {
   CardPlan& plan = state.plan;
-  plan.estimated_ns = device::measured_costs().launch_ns.value;
   for (size_t i = 0; i < plan.ops.size(); ++i) {
-    const OpWork work = work_of(state.graph, plan, i);
-    DeviceOp& op = plan.ops[i];
-    op.macs = work.macs;
-    op.read_bytes = work.read_bytes;
-    op.write_bytes = work.write_bytes;
-    op.estimated_ns = device::estimate_ns(device::measured_costs(), work);
-    plan.estimated_ns += op.estimated_ns;
+    account(state.graph, plan, i);
+    plan.ops[i].estimated_ns = device::estimate_ns(device::measured_costs(), device::work_of(state.graph, plan, i));
   }
+  plan.estimated_ns = device::program_ns(state.graph, plan, device::measured_costs());
   return static_cast<int64_t>(plan.ops.size());
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/testing/planned_graph.h"
 
 namespace spyre::compiler {
@@ -22,7 +23,7 @@ TEST(AccountWork, ASequenceReadsOnceAndWritesOnce) {
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(g.plan().ops[i].read_bytes, i == 0 ? 8 * 128 * 2 : 0);
     EXPECT_EQ(g.plan().ops[i].write_bytes, i == 4 ? 8 * 128 * 2 : 0);
-    EXPECT_EQ(work_of(g.graph, g.plan(), i).elements, 8 * 128);
+    EXPECT_EQ(device::work_of(g.graph, g.plan(), i).elements, 8 * 128);
   }
 }
 
@@ -33,7 +34,7 @@ TEST(AccountWork, OfATableOnlyTheRowsThatAreMet) {
 
 TEST(AccountWork, AReductionWorksOnWhatItReads) {
   const PlannedGraph g("input %x : f16[8,640]\n%y = reduce_sum(%x) {axis=1}\nreturn %y");
-  EXPECT_EQ(work_of(g.graph, g.plan(), 0).elements, 8 * 640);
+  EXPECT_EQ(device::work_of(g.graph, g.plan(), 0).elements, 8 * 640);
   EXPECT_EQ(g.plan().ops[0].write_bytes, 8 * 128) << "one element per stick";
 }
 
@@ -46,6 +47,12 @@ TEST(AccountWork, TimesAddUp) {
   }
   EXPECT_EQ(g.plan().ops.size(), 3u);
   EXPECT_DOUBLE_EQ(g.plan().estimated_ns, sum + device::measured_costs().launch_ns.value);
+}
+
+// A softmax is one bundle: what its stages compute is hidden behind 512 KiB that are read and 512 KiB that are written.
+TEST(AccountWork, StagesOfOneOperatorAreOneBundle) {
+  const PlannedGraph g("input %x : f16[64,4096]\n%y = softmax(%x)\nreturn %y");
+  EXPECT_NEAR(g.plan().estimated_ns, 1048576 / 150.0 + 0.00574 * 524288, 1);
 }
 
 }  // namespace

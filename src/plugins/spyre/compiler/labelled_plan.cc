@@ -9,6 +9,7 @@
 #include "plugins/spyre/compiler/plan_pool.h"
 #include "plugins/spyre/device/card_functions.h"
 #include "plugins/spyre/device/core_map.h"
+#include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/device/plan_calls.h"
 
 namespace spyre::compiler {
@@ -275,7 +276,8 @@ void LabelledPlan::restickify(int32_t from, int32_t to) {
   DeviceOp& made = emit("restickify", {{from, labels_[from]}}, {to, labels_[to]}, labels_[to], 0, {});
   made.read_bytes = bytes(from);
   made.write_bytes = bytes(to);
-  works_.back().restickify = true;
+  works_.back().kind = device::WorkKind::kRestickify;
+  works_.back().run_bytes = device::run_bytes(plan_, made, 1);
   plan_.restickified_bytes += bytes(to);
 }
 

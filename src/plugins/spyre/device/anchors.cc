@@ -41,7 +41,7 @@ double short_scaling_gb_s(int64_t rows, int64_t columns) {
 }
 
 OpWork restickify(int64_t bytes) {
-  return {.read_bytes = bytes, .write_bytes = bytes, .cores = 32, .restickify = true};
+  return {.read_bytes = bytes, .write_bytes = bytes, .cores = 32, .kind = WorkKind::kRestickify};
 }
 
 // A product that is bound by nothing but its rate: bytes left out.

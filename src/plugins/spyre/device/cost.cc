@@ -82,8 +82,9 @@ double restickify_ns(const CostConfig& c, const OpWork& w) {
 // Of a transport, which has a rate of its own; 0 for work that shares the memory with its bundle.
 double transport_ns(const CostConfig& c, const OpWork& w) {
   const auto read = static_cast<double>(w.read_bytes), written = static_cast<double>(w.write_bytes);
-  if (w.restickify) return restickify_ns(c, w);
   switch (w.kind) {
+    case WorkKind::kRestickify:
+      return restickify_ns(c, w);
     case WorkKind::kReduction:
       return read / reduction_rate(c, w) + written / c.memory_gb_s.value +
              c.mixing_ns_byte.value * std::min(read, written);
@@ -117,7 +118,7 @@ OpTime bundle_time(const CostConfig& config, std::span<const OpWork> works) {
   for (const OpWork& w : works) {
     time.compute += compute_ns(config, w);
     time.relayout += relayout_ns(config, w);
-    if (w.restickify || w.kind != WorkKind::kOther) {
+    if (w.kind != WorkKind::kOther) {
       time.memory += transport_ns(config, w);
       continue;
     }

@@ -73,7 +73,8 @@ struct NamedFigure {
 std::vector<NamedFigure> figures_of(const CostConfig& config);
 
 enum class WorkKind : uint8_t {
-  kOther,           // products, elementwise, copies: bytes at the memory's rate
+  kOther,  // products, elementwise, copies: bytes at the memory's rate
+  kRestickify,
   kReduction,       // along the stick, alone in its bundle
   kOuterReduction,  // outside of the stick
   kBroadcast,
@@ -91,7 +92,6 @@ struct OpWork {
   int64_t cores = 1;
   int64_t rows_per_core = 64;
   bool split_reduction = false;  // a split K uses one corelet of two
-  bool restickify = false;
   WorkKind kind = WorkKind::kOther;
   MatmulForm form = MatmulForm::kFull;
   int64_t batch = 1;          // matrices of a batched product or projection

@@ -125,7 +125,7 @@ TEST(Cost, ProductsHaveTheRateOfTheirForm) {
 }
 
 TEST(Cost, ShortRunsMakeARestickifySlow) {
-  OpWork work{.read_bytes = 1 << 24, .write_bytes = 1 << 24, .cores = 32, .restickify = true};
+  OpWork work{.read_bytes = 1 << 24, .write_bytes = 1 << 24, .cores = 32, .kind = WorkKind::kRestickify};
   const double whole = estimate_ns(measured_costs(), work);
   EXPECT_NEAR(whole, 2.0 * (1 << 24) / 116, 1e-3);
   work.run_bytes = 1 << 20;  // longer than a request: no faster

@@ -44,6 +44,12 @@ void add_kind(const CardPlan& plan, const DeviceOp& op, const graph::Op& from, O
   }
 }
 
+// The buffer that the operator of operation |index| writes: the next result in its sequence.
+int32_t result_of(const CardPlan& plan, size_t index) {
+  while (plan.ops[index].outputs.empty()) ++index;
+  return plan.ops[index].outputs[0];
+}
+
 bool stands_alone(const DeviceOp& op) {
   return op.name == "restickify" || op.name == "attention" || op.name == "kv_store";
 }
@@ -62,40 +68,63 @@ bool hands_on(const CardPlan& plan, const DeviceOp& op, const DeviceOp& next) {
 
 }  // namespace
 
-OpWork work_of(const graph::Graph& graph, const CardPlan& plan, const DeviceOp& op) {
+OpWork work_of(const graph::Graph& graph, const CardPlan& plan, size_t index) {
+  const DeviceOp& op = plan.ops[index];
   OpWork work{.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = core_count(op.splits)};
   work.scratch_bytes = op.lx_bytes;
   if (op.name == "restickify") {
-    work.restickify = true;
+    work.kind = WorkKind::kRestickify;
+    work.run_bytes = run_bytes(plan, op, op.inputs.size());
     return work;
   }
   const graph::Op* from = graph_op_of(graph, op);
-  if (from == nullptr) return work;
+  if (from == nullptr || from->def->family == OpFamily::kCall) return work;
   if (from->def->family == OpFamily::kMatmul) {
     add_matmul(plan, op, work);
     return work;
   }
-  if (from->def->family == OpFamily::kCall) return work;
-  // A stage without a result works on what its operator's first operand has.
-  const bool reduces = from->def->family == OpFamily::kReduce || op.outputs.empty();
-  const int32_t worked_on = reduces && !op.inputs.empty() ? op.inputs[0] : op.outputs.empty() ? -1 : op.outputs[0];
-  if (worked_on >= 0) work.elements = plan.buffers[worked_on].spec.layout.device_elements();
+  const int32_t worked_on = from->def->family == OpFamily::kReduce ? op.inputs[0] : result_of(plan, index);
+  work.elements = plan.buffers[worked_on].spec.layout.device_elements();
   if (!op.outputs.empty()) add_kind(plan, op, *from, work);
   return work;
+}
+
+// From the stick outward: a dimension continues the run when it steps by what lies together so far; the one beyond a
+// dimension of which a core has a part does not.
+int64_t run_bytes(const CardPlan& plan, const DeviceOp& op, size_t operand) {
+  const size_t inputs = op.inputs.size();
+  const CardBuffer& b = plan.buffers[operand < inputs ? op.inputs[operand] : op.outputs[operand - inputs]];
+  const Placement& at = b.placement;
+  struct Dim {
+    int64_t stride = 0, units = 1, split = 1;
+  };
+  std::vector<Dim> dims;
+  for (size_t d = 0; d < b.spec.axes.size(); ++d) {
+    const int64_t card = b.spec.axes[d].card(), unit = static_cast<int>(d) == at.stick_dim ? at.stick_elements : 1;
+    const int walk = op.walks.at(operand)[d];
+    const Dim dim{at.strides[d], (card + unit - 1) / unit, walk < 0 ? 1 : op.splits[walk]};
+    if (dim.units > 1) dims.push_back(dim);
+  }
+  std::sort(dims.begin(), dims.end(), [](const Dim& x, const Dim& y) { return x.stride < y.stride; });
+  int64_t run = at.stick_elements;
+  for (const Dim& dim : dims) {
+    if (dim.stride != run) break;
+    run *= dim.units / dim.split;
+  }
+  return run * kStickBytes / at.stick_elements;
 }
 
 std::vector<Bundle> bundles_of(const graph::Graph& graph, const CardPlan& plan, const CostConfig& config) {
   const std::vector<DeviceOp>& ops = plan.ops;
   std::vector<Bundle> bundles;
   std::vector<OpWork> works;
-  for (int32_t i = 0; i < static_cast<int32_t>(ops.size()); ++i) {
-    if (i == 0 || !hands_on(plan, ops[i - 1], ops[i])) {
-      bundles.push_back({.first = i, .end = i, .time = {}});
-      works.clear();
-    }
-    works.push_back(work_of(graph, plan, ops[i]));
-    bundles.back().end = i + 1;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (works.empty()) bundles.push_back({.first = static_cast<int32_t>(i), .end = 0, .time = {}});
+    works.push_back(work_of(graph, plan, i));
+    if (i + 1 < ops.size() && hands_on(plan, ops[i], ops[i + 1])) continue;
+    bundles.back().end = static_cast<int32_t>(i) + 1;
     bundles.back().time = bundle_time(config, works);
+    works.clear();
   }
   return bundles;
 }

@@ -11,8 +11,13 @@
 
 namespace spyre::device {
 
-// |graph| is what |plan| was made from.
-OpWork work_of(const graph::Graph& graph, const CardPlan& plan, const DeviceOp& op);
+// Of operation |index|. |graph| is what |plan| was made from; its multiply-adds and bytes are those that the plan's
+// operations account for (compiler/account_work.h), less what plan_lx() took from them.
+OpWork work_of(const graph::Graph& graph, const CardPlan& plan, size_t index);
+
+// Bytes of operand |operand| (inputs, then outputs) that lie together where one core has its part: what its requests to
+// memory can be made of. At least a stick.
+int64_t run_bytes(const CardPlan& plan, const DeviceOp& op, size_t operand);
 
 // Operations [first, end) of the plan that run as one bundle: neighbours, as far as each hands a result to the next
 // inside the card (the stages of one operator, or a buffer that stays in the scratchpad). A restickify and attention

@@ -50,8 +50,9 @@ json buffer_json(const Program& program, const CardBuffer& b) {
           {"lx", std::move(lx)}};
 }
 
-json op_json(const Program& program, const CardPlan& plan, const DeviceOp& op) {
-  const OpWork work = work_of(program.graph, plan, op);
+json op_json(const Program& program, const CardPlan& plan, size_t index) {
+  const DeviceOp& op = plan.ops[index];
+  const OpWork work = work_of(program.graph, plan, index);
   const OpTime time = time_of(measured_costs(), work);
   json splits = json::array();
   for (size_t d = 0; d < op.splits.size(); ++d) splits.push_back({op.split_dims[d], op.splits[d]});
@@ -79,7 +80,7 @@ json op_json(const Program& program, const CardPlan& plan, const DeviceOp& op) {
 
 json program_json(const Program& program, const CardPlan& plan) {
   json ops = json::array(), buffers = json::array(), bundles = json::array();
-  for (const DeviceOp& op : plan.ops) ops.push_back(op_json(program, plan, op));
+  for (size_t i = 0; i < plan.ops.size(); ++i) ops.push_back(op_json(program, plan, i));
   for (const CardBuffer& b : plan.buffers) buffers.push_back(buffer_json(program, b));
   for (const Bundle& bundle : bundles_of(program.graph, plan, measured_costs())) {
     for (int32_t i = bundle.first; i < bundle.end; ++i) ops[i]["bundle"] = bundles.size();

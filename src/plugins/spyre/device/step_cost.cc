@@ -16,9 +16,11 @@ double attention_ns(const compiler::AttentionShape& shape, const attention::Step
 
 }  // namespace
 
-double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times) {
+double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times,
+                        compiler::PlannedPrograms& planned) {
   const CardPlan& card = program.card;
-  double total = card.estimated_ns;
+  const compiler::PlannedProgram& own = planned.of(program);
+  double total = own.ns - own.calls_ns;
   for (const DeviceOp& op : card.ops) {
     const bool attends = op.name == "attention";
     if (!attends && op.name != "kv_store") continue;
@@ -30,7 +32,6 @@ double estimate_step_ns(const Program& program, const attention::StepTables* tab
                                    .dtype = rows.dtype,
                                    .layout = times.layout()};
     if (tables != nullptr) shape.block_size = tables->block_size;
-    total -= op.estimated_ns;
     if (!attends) {
       total += times.kv_store_ns(shape, rows.axes[0].card());
       continue;

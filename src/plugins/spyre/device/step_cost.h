@@ -4,14 +4,17 @@
 
 #include "plugins/spyre/attention/step_tables.h"
 #include "plugins/spyre/compiler/attention_program.h"
+#include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/program.h"
 
 namespace spyre::device {
 
-// The plan's own estimate ("measured" figures), its calls of attention replaced by the programs that they run: for each
-// sequence of the step the one of its variant (padded query rows and padded blocks), one after the other, or the one of
-// the padded grid of a batched decode; and its KV stores by theirs. |tables| may be null for a program without
-// attention. |times| keeps what it makes: the first step of a variant costs a plan, the next one a look-up.
-double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times);
+// The bundles of the plan with its scratchpad ("measured" figures), its calls of attention replaced by the programs
+// that they run: for each sequence of the step the one of its variant (padded query rows and padded blocks), one after
+// the other, or the one of the padded grid of a batched decode; and its KV stores by theirs. |tables| may be null for a
+// program without attention. |times| and |planned| keep what they make: the first step of a variant costs a plan, the
+// next one a look-up.
+double estimate_step_ns(const Program& program, const attention::StepTables* tables, compiler::AttentionTimes& times,
+                        compiler::PlannedPrograms& planned);
 
 }  // namespace spyre::device

@@ -9,7 +9,7 @@
 #include "nn/tracer.h"
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/compiler/compiler.h"
-#include "plugins/spyre/compiler/plan_lx.h"
+#include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/device/program_json.h"
 #include "plugins/spyre/sizing/step_cost.h"
@@ -64,7 +64,7 @@ class CompiledParts final : public StepParts {
       for (const auto& program : programs(*parts, rows)) {
         const auto [found, inserted] = known.try_emplace(program.get(), out.size());
         if (inserted) {
-          out.push_back(device::program_json(*program, planned(*program)));
+          out.push_back(device::program_json(*program, planned_.of(*program).plan));
           out.back()["part"] = parts == &bodies_ ? "body" : "head";
           out.back()["rows"] = bucket_of(rows);
           out.back()["launches"] = 0;
@@ -105,15 +105,8 @@ class CompiledParts final : public StepParts {
     return programs;
   }
 
-  // The card plan with the scratchpad planned, which compiling leaves to who asks.
-  const device::CardPlan& planned(const device::Program& program) {
-    const auto [found, inserted] = planned_.try_emplace(&program, program.card);
-    if (inserted) compiler::plan_lx(found->second);
-    return found->second;
-  }
-
   PartCost cost_of_program(const CostConfig& config, const device::Program& program) {
-    const device::CardPlan& plan = planned(program);
+    const device::CardPlan& plan = planned_.of(program).plan;
     PartCost cost{.ns = config.launch_ns.value};
     for (const device::Bundle& bundle : device::bundles_of(program.graph, plan, config)) {
       cost += {.ns = bundle.time.total(), .compute_ns = bundle.time.compute, .memory_ns = bundle.time.memory};
@@ -142,7 +135,7 @@ class CompiledParts final : public StepParts {
   std::unique_ptr<nn::CausalLM> model_;
   nn::BlockSet blocks_;
   std::map<int64_t, Programs> bodies_, heads_;
-  std::map<const device::Program*, device::CardPlan> planned_;
+  compiler::PlannedPrograms planned_;
 };
 
 }  // namespace

@@ -379,7 +379,7 @@ runner::WarmUpReport SpyreModelRunner::warm_up() {
 double SpyreModelRunner::last_step_card_ns() const {
   double ns = 0;
   for (const Launch* launch : step_launches_) {
-    ns += device::estimate_step_ns(*launch->program, last_tables_, attention_times_);
+    ns += device::estimate_step_ns(*launch->program, last_tables_, attention_times_, planned_);
   }
   return ns;
 }

@@ -18,6 +18,7 @@
 #include "plugins/spyre/attention/metadata_builder.h"
 #include "plugins/spyre/compiler/attention_program.h"
 #include "plugins/spyre/compiler/compiler.h"
+#include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/device.h"
 #include "plugins/spyre/settings.h"
 #include "plugins/spyre/worker/run_trace.h"
@@ -42,8 +43,9 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void zero_block(int32_t block) override;
   void set_layer_tap(runner::LayerTap tap) override { tap_ = std::move(tap); }
   void set_trace(TraceRecorder* trace) override {
-    trace_ = trace == nullptr ? nullptr
-                              : std::make_unique<StepTrace>(*trace, attention_times_, settings_.attention_profiling);
+    trace_ = trace == nullptr
+                 ? nullptr
+                 : std::make_unique<StepTrace>(*trace, attention_times_, planned_, settings_.attention_profiling);
   }
   ThreadTeam* thread_team() override { return &device_.team(); }
   nlohmann::json report(const std::string& topic) const override;
@@ -154,6 +156,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   const attention::StepTables* last_tables_ = nullptr;
   double warm_up_card_ns_ = 0;
   mutable compiler::AttentionTimes attention_times_;  // filled when times are asked for
+  mutable compiler::PlannedPrograms planned_;
 };
 
 }  // namespace spyre::worker

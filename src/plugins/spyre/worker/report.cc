@@ -144,7 +144,7 @@ json SpyreModelRunner::layouts() const {
                    {"host_phases", device::describe_phases(p.host)},
                    {"pool_bytes", p.card.pool_bytes},
                    {"restickified_bytes", p.card.restickified_bytes},
-                   {"estimated_us", p.card.estimated_ns / 1000}});
+                   {"estimated_us", planned_.of(p).ns / 1000}});
   }
   return out;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plugins/spyre/compiler/plan_lx.h"
+#include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/device/step_cost.h"
 
 namespace spyre::worker {
@@ -44,12 +44,11 @@ device::TransferCounters difference(const device::TransferCounters& after, const
 const std::vector<StepTrace::OpSpan>& StepTrace::ops_of(const Program& program) {
   const auto [found, inserted] = known_.try_emplace(&program);
   if (!inserted) return found->second;
-  device::CardPlan plan = program.card;
-  compiler::plan_lx(plan);
+  const device::CardPlan& plan = planned_.of(program).plan;
   for (const device::Bundle& bundle : device::bundles_of(program.graph, plan, device::measured_costs())) {
     double alone = 0;
     for (int32_t i = bundle.first; i < bundle.end; ++i) {
-      const device::OpWork work = device::work_of(program.graph, plan, plan.ops[i]);
+      const device::OpWork work = device::work_of(program.graph, plan, static_cast<size_t>(i));
       const double ns = device::estimate_ns(device::measured_costs(), work);
       alone += ns;
       found->second.push_back(
@@ -83,8 +82,9 @@ void StepTrace::add_program(const Program& program, const attention::StepTables*
   const auto attends = [](const DeviceOp& op) { return op.name == "attention"; };
   const auto attentions = std::count_if(program.card.ops.begin(), program.card.ops.end(), attends);
   const double keys =
-      attentions == 0 ? 0
-                      : std::max(0.0, device::estimate_step_ns(program, tables, times_) - program.card.estimated_ns);
+      attentions == 0
+          ? 0
+          : std::max(0.0, device::estimate_step_ns(program, tables, times_, planned_) - planned_.of(program).ns);
   for (size_t i = 0; i < ops.size(); ++i) {
     const bool attention = attends(program.card.ops[i]), stores = program.card.ops[i].name == "kv_store";
     const double from = card_ns_;

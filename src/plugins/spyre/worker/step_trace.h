@@ -12,6 +12,7 @@
 #include "base/trace.h"
 #include "plugins/spyre/attention/step_tables.h"
 #include "plugins/spyre/compiler/attention_program.h"
+#include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/memory.h"
 #include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/device/program.h"
@@ -22,9 +23,10 @@ class StepTrace {
  public:
   // |attention_spans|: operations of attention lie in spans of the original's names, spyre_attn::forward with
   // ::reshape_and_cache (the store) and ::online_softmax in it (SPYRE_ATTN_PROFILING).
-  // |times| gives what a step's keys take, and outlives this.
-  StepTrace(TraceRecorder& trace, compiler::AttentionTimes& times, bool attention_spans)
-      : trace_(trace), times_(times), attention_spans_(attention_spans) {}
+  // |times| gives what a step's keys take, |planned| the programs with their scratchpad; both outlive this.
+  StepTrace(TraceRecorder& trace, compiler::AttentionTimes& times, compiler::PlannedPrograms& planned,
+            bool attention_spans)
+      : trace_(trace), times_(times), planned_(planned), attention_spans_(attention_spans) {}
 
   TraceRecorder& recorder() { return trace_; }
   // One step on the card: transfers to it, its programs in order, transfers back. |moved| is what this step moved.
@@ -45,6 +47,7 @@ class StepTrace {
 
   TraceRecorder& trace_;
   compiler::AttentionTimes& times_;
+  compiler::PlannedPrograms& planned_;
   bool attention_spans_;
   std::map<const device::Program*, std::vector<OpSpan>> known_;
   double card_ns_ = 0;         // the card's time so far

@@ -2,13 +2,18 @@
 // with depth, each step moves exactly its tables, and bits do not depend on buckets, threads or kernels.
 #include "plugins/spyre/worker/model_runner.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "formats/checkpoint.h"
 #include "formats/model_config.h"
 #include "platform/testing/golden.h"
 #include "platform/testing/runner_harness.h"
@@ -344,6 +349,49 @@ TEST(ModelRunner, AWholeModelIsOneUnit) {
   EXPECT_FALSE(by_block.runner().report("artifacts").at("block_graphs_per_bucket").empty());
   EXPECT_TRUE(whole.runner().report("artifacts").at("block_graphs_per_bucket").empty());
   EXPECT_EQ(runner_of(whole).compiles_after_ready(), 0);
+}
+
+// A model whose attention is in no list of blocks: layers as members, as of a tower that is attached to something.
+class Tower final : public nn::CausalLM {
+ public:
+  Tower() : nn::CausalLM("Tower", "") {
+    attention_ = child(std::make_unique<nn::Attention>(
+        nn::Attention::Options{.path = "attn", .heads = 2, .kv_heads = 1, .head_size = 64}));
+  }
+  nn::Value forward(nn::Tracer& t) const override { return t.token_ids(); }
+  nn::Value compute_logits(nn::Tracer&, nn::Value hidden) const override { return hidden; }
+  int64_t vocab_size() const override { return 8; }
+  int64_t hidden_size() const override { return 64; }
+
+ private:
+  std::unique_ptr<nn::Attention> attention_;
+};
+
+// What |make| logs.
+template <typename Make>
+std::string logged(Make&& make) {
+  std::ostringstream text;
+  auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text);
+  log().sinks().push_back(sink);
+  make();
+  log().sinks().pop_back();
+  return text.str();
+}
+
+TEST(ModelRunner, SaysWhenNoListOfBlocksIsFound) {
+  const Golden golden = golden_named("llama_gqa64");
+  EngineConfig config = config_for(golden, DType::kF16);
+  SpyrePlatform().check_and_update_config(config, formats::Checkpoint::open(golden.model)->config());
+  const auto runner = [&](bool whole_model) {
+    plugin::Settings settings;
+    settings.whole_model = whole_model;
+    const SpyreModelRunner made(config, settings, nullptr, std::make_unique<Tower>());
+    EXPECT_EQ(made.report("artifacts").at("granularity"), "model");
+  };
+  EXPECT_THAT(logged([&] { runner(false); }),
+              ::testing::HasSubstr("Tower has no list of blocks: it is compiled as one"));
+  EXPECT_EQ(logged([&] { runner(true); }), "") << "it was asked for";
+  EXPECT_EQ(logged([&] { RunnerHarness harness(SpyrePlatform(), config_for(golden, DType::kF16)); }), "");
 }
 
 // --enforce-eager: every operator is a program of its own, with the same bits; on the card's extents too, since what

@@ -1,6 +1,7 @@
 // Phase, the second of work division: a matmul whose spans are in order takes the cheapest of all exact divisions by
 // the planner's rates (device/cost.h): batch, rows, generated sticks and reduced sticks; of equal ones the one
-// with more cores.
+// with more cores. K is divided where rows and columns of sticks have too few divisors (31 rows, 37 columns): no width
+// of the models that are known, as the card's own planner keeps K whole in practice (torch-spyre cost model, M).
 #pragma once
 
 #include <functional>

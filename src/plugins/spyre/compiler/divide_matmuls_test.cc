@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plugins/spyre/compiler/plan_lx.h"
 #include "plugins/spyre/device/core_map.h"
 #include "plugins/spyre/device/cost.h"
 #include "plugins/spyre/testing/planned_graph.h"
@@ -63,6 +64,26 @@ TEST(DivideMatmuls, BatchesAreDividedToo) {
   EXPECT_EQ(g.plan().ops[0].split_dims, (std::vector<std::string>{"K", "0", "1", "2"}));
   EXPECT_EQ(g.plan().ops[0].extents, (std::vector<int64_t>{1, 8, 64, 1}));
   EXPECT_GT(g.plan().ops[0].splits[1], 1);
+}
+
+// Rows and columns of sticks without divisors leave K to divide, where what it saves in computing is more than the
+// partial sums cost: of 31 x 64 results, 1 ns each in a product with one weight, a tenth of it where each matrix has
+// its own.
+TEST(DivideMatmuls, KIsDividedWhereRowsAndColumnsCannotBe) {
+  const auto splits = [](const PlannedGraph& g) { return g.plan().ops[0].splits; };
+  EXPECT_EQ(splits(product(31, 14336, 64)), (std::vector<int64_t>{4, 1, 1}));
+  EXPECT_EQ(splits(product(128, 14336, 37 * 64)), (std::vector<int64_t>{4, 8, 1}));
+  EXPECT_EQ(splits(product(31, 1536, 64))[0], 1);
+  EXPECT_EQ(splits(PlannedGraph("input %x : f16[1,31,1536]\nparam %w : f16[1,1536,64]\n%y = matmul(%x, %w)\nreturn %y",
+                                "divide-matmuls")),
+            (std::vector<int64_t>{3, 1, 1, 1}));
+  // The parts of a sum are on neighbours, and what they leave is not kept in the scratchpad.
+  const PlannedGraph g(
+      "input %x : f16[31,14336]\nparam %w : f16[14336,64]\n%y = matmul(%x, %w)\n%z = neg(%y)\nreturn %z");
+  EXPECT_GT(g.log["L-45"], 0);
+  device::CardPlan plan = g.plan();
+  plan_lx(plan);
+  EXPECT_EQ(plan.buffers[plan.ops[0].outputs[0]].lx.reason, device::LxReason::kPartialSums);
 }
 
 }  // namespace

@@ -16,7 +16,9 @@ Answer::Answer(const Request& request, const text::Tokenizer* tokenizer, int64_t
       include_stop_(request.include_stop_in_output),
       most_(std::min(request.sampling.max_tokens, max_model_len - std::ssize(request.prompt_ids))),
       stops_(request.stop, request.include_stop_in_output) {
-  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer, request.skip_special_tokens);
+  if (tokenizer == nullptr) return;
+  detokenizer_.emplace(*tokenizer, request.skip_special_tokens);
+  detokenizer_->follow(request.prompt_ids);
 }
 
 // An EOS token that is a stop token too ends the answer as EOS does, as in vLLM.

@@ -2,8 +2,8 @@
 //
 // An answer ends, in this order of precedence, with a stop string, an ending token (EOS or a stop token), or a limit
 // (max_tokens, the model's length). An ending token has no text, unless |include_stop_in_output|; text that was held
-// (half a character, the beginning of a stop string) is flushed with the end. The texts of all deltas joined are the
-// tokens' decode, cut where a stop string says.
+// (half a character, the beginning of a stop string) is flushed with the end. The texts of all deltas joined are what
+// decoding prompt and tokens together adds to the prompt's text, cut where a stop string says.
 //
 // Single-threaded. The tokenizer must outlive it.
 #pragma once

@@ -81,6 +81,20 @@ TEST(AnswerText, TheEndingTokenHasNone) {
   EXPECT_EQ(read(of, request).result.text, "The endof");
 }
 
+// A Llama 2 vocabulary writes the space before a word into the word, and its decoder takes the first one of a text
+// away: the answer's is not the first.
+TEST(AnswerText, AnAnswerKeepsTheSpaceBetweenItAndItsPrompt) {
+  std::ifstream in(std::string(SPYRE_TEST_DATA) + "/tiny_byte_fallback.json", std::ios::binary);
+  const auto spm = text::Tokenizer::from_json(std::string(std::istreambuf_iterator<char>(in), {}));
+  const std::vector<int32_t> prompt = spm.encode("the", {.add_special = false}), script = prompt;
+  Rig rig({.max_model_len = 120, .num_blocks = 40, .script = script, .engine = {.tokenizer = &spm}}, text_model());
+  Request request = up_to(std::ssize(script));
+  request.prompt_ids = prompt;
+  EXPECT_EQ(generate(*rig.engine, request).text, " the");
+  request.prompt_ids = {kBos};  // no text: the answer begins it
+  EXPECT_EQ(generate(*rig.engine, request).text, "the");
+}
+
 TEST(AnswerText, SpecialTokensAreSkippedUnlessAskedFor) {
   std::vector<int32_t> script = ids("a b");
   script.insert(script.begin() + 1, kBos);

@@ -1,5 +1,7 @@
 #include "text/detokenizer.h"
 
+#include <vector>
+
 #include "text/rust_result.h"
 
 namespace spyre::text {
@@ -24,6 +26,11 @@ Detokenizer::~Detokenizer() = default;
 
 void Detokenizer::Free::operator()(SpyreTextStream* stream) const {
   spyre_text_stream_free(stream);
+}
+
+void Detokenizer::follow(std::span<const TokenId> prompt) {
+  const std::vector<uint32_t> ids(prompt.begin(), prompt.end());  // a negative one is in no vocabulary
+  call([&](SpyreTextBytes* e) { return spyre_text_stream_follow(stream_.get(), ids.data(), ids.size(), e); });
 }
 
 std::string_view Detokenizer::push(TokenId id) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "text/tokenizer.h"
@@ -23,6 +24,11 @@ class Detokenizer {
   Detokenizer(Detokenizer&&) noexcept;
   Detokenizer& operator=(Detokenizer&&) noexcept;
   ~Detokenizer();
+
+  // What is pushed next follows the tokens of a prompt, so that no part of it stands at the beginning of a text: a
+  // SentencePiece decoder leaves its first space, and WordPiece one puts one before it. Nothing of the prompt is given.
+  // Only before the first push().
+  void follow(std::span<const TokenId> prompt);
 
   // The text that `id` makes certain, maybe empty. The view is valid until the next call.
   std::string_view push(TokenId id);

@@ -25,8 +25,10 @@ bool is_utf8(std::string_view text) {
   }
 }
 
-std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
+std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special,
+                     const std::vector<TokenId>& prompt = {}) {
   Detokenizer detokenizer(tokenizer, skip_special);
+  detokenizer.follow(prompt);
   std::string all;
   for (const TokenId id : ids) {
     const std::string_view piece = detokenizer.push(id);
@@ -110,6 +112,46 @@ TEST(Detokenizer, StreamEqualsOneShotForEveryDecoder) {
       }
     }
   }
+}
+
+// An answer goes on where its prompt ends: together they decode to both texts, one after the other.
+TEST(Detokenizer, AnAnswerFollowsItsPrompt) {
+  std::mt19937 random(20261201);
+  const std::vector<std::vector<TokenId>> prompts = {{1}, {2}, {28, 2}, {3}, {28, 3, 8}, {25, 26, 21}, {28}, {}};
+  for (const auto& decoder :
+       {nlohmann::json(nullptr), kByteLevel, kMetaspace, kMetaspaceNever, kWordPiece, kWordPieceRaw,
+        sequence({kReplace, kByteFallback, kFuse}), sequence({kReplace, kByteFallback, kFuse, kStrip}),
+        sequence({kByteLevel, kStrip}), sequence({kFuse, kByteFallback}), sequence({kFuse, kReplaceTwo})}) {
+    SCOPED_TRACE(decoder.dump());
+    const Tokenizer tokenizer = with_decoder(decoder);
+    for (const std::vector<TokenId>& prompt : prompts)
+      for (int round = 0; round < 60; ++round) {
+        std::vector<TokenId> ids(1 + random() % 6);
+        for (auto& id : ids) id = static_cast<TokenId>(random() % 30);
+        for (const bool skip : {false, true}) {
+          std::vector<TokenId> both = prompt;
+          both.insert(both.end(), ids.begin(), ids.end());
+          const std::string before = tokenizer.decode(prompt, skip), all = tokenizer.decode(both, skip);
+          ASSERT_TRUE(all.starts_with(before)) << all;
+          ASSERT_EQ(streamed(tokenizer, ids, skip, prompt), all.substr(before.size()))
+              << ::testing::PrintToString(both);
+        }
+      }
+  }
+}
+
+// The same in a vocabulary of Llama 2's kind; a prompt's last bytes are no part of the answer.
+TEST(Detokenizer, ThePromptIsNotHeld) {
+  const Tokenizer tokenizer = with_decoder(sequence({kReplace, kByteFallback, kFuse, kStrip}));
+  EXPECT_EQ(streamed(tokenizer, {2}, true), "hello");
+  EXPECT_EQ(streamed(tokenizer, {2}, true, {1}), " hello");
+  EXPECT_EQ(streamed(tokenizer, {2}, true, {13, 14}), " hello");
+  EXPECT_EQ(streamed(tokenizer, {2}, true, {16}), " hello");
+  Detokenizer again(tokenizer);
+  again.follow(std::vector<TokenId>{1});
+  again.push(2);
+  again.finish();
+  EXPECT_EQ(again.push(2), "hello") << "as new";
 }
 
 class DetokenizerOf : public ::testing::TestWithParam<const char*> {};

@@ -86,6 +86,9 @@ void spyre_text_stream_free(SpyreTextStream* stream);
  * spyre_text_decode. */
 int spyre_text_stream_push(SpyreTextStream* stream, uint32_t id, SpyreTextView* out, SpyreTextBytes* error);
 
+/* What is pushed next follows |ids|, a prompt: no token of it is the first of its text. For a stream that is as new. */
+int spyre_text_stream_follow(SpyreTextStream* stream, const uint32_t* ids, size_t count, SpyreTextBytes* error);
+
 /* The rest. The stream is as new afterwards. */
 int spyre_text_stream_finish(SpyreTextStream* stream, SpyreTextView* out, SpyreTextBytes* error);
 

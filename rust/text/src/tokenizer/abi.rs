@@ -136,6 +136,15 @@ pub unsafe extern "C" fn spyre_text_stream_push(
 }
 
 /// # Safety
+/// `stream` is live and no other thread uses it; `ids` has `count` elements; `error` is writable.
+#[no_mangle]
+pub unsafe extern "C" fn spyre_text_stream_follow(
+    stream: *mut Stream, ids: *const u32, count: usize, error: *mut Bytes,
+) -> i32 {
+    guard(error, || (*stream).follow(slice(ids, count)))
+}
+
+/// # Safety
 /// As `spyre_text_stream_push`.
 #[no_mangle]
 pub unsafe extern "C" fn spyre_text_stream_finish(stream: *mut Stream, out: *mut View, error: *mut Bytes) -> i32 {

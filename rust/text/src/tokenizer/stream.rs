@@ -179,6 +179,15 @@ impl Node {
         let left = if let Stage::Strip { start, .. } = stage { start } else { 0 };
         Node { stage, joined, started: false, bytes: vec![], valid: 0, broken: false, held: None, left }
     }
+
+    /// What it does to the beginning of a text alone is over.
+    fn under_way(&self) -> bool {
+        match self.stage {
+            Stage::Strip { .. } => !self.joined || self.left == 0,
+            Stage::Metaspace { .. } | Stage::WordPiece { .. } | Stage::JoinWithSpaces => self.joined || self.started,
+            _ => true,
+        }
+    }
 }
 
 const REPLACEMENT: &str = "\u{FFFD}";
@@ -319,8 +328,13 @@ pub struct Stream {
     nodes: Vec<Node>,
     /// All ids, when the decoder is not streamable.
     held: Option<Vec<u32>>,
+    /// And the ids before them, of which no text is given.
+    context: Vec<u32>,
     out: String,
 }
+
+/// Ids of a prompt that are tried, until some make a text.
+const MOST_CONTEXT: usize = 16;
 
 impl Stream {
     pub fn new(tokenizer: Arc<Tokenizer>, skip_special: bool) -> Self {
@@ -332,7 +346,7 @@ impl Stream {
             joined |= matches!(stage, Stage::ByteLevel | Stage::Fuse);
         }
         let held = (!streamable(stages)).then(Vec::new);
-        Stream { tokenizer, skip_special, nodes, held, out: String::new() }
+        Stream { tokenizer, skip_special, nodes, held, context: vec![], out: String::new() }
     }
 
     /// The text that `id` makes certain.
@@ -348,12 +362,42 @@ impl Stream {
         &self.out
     }
 
+    /// The text begins after `ids`, a prompt: what a decoder does only at the beginning of a text is over. Nothing of the
+    /// prompt is given, nor held. For a stream that is as new.
+    pub fn follow(&mut self, ids: &[u32]) -> Result<()> {
+        if self.held.is_some() {
+            // As many as make a text; what a joined text does to them cannot be known before its end.
+            for n in 1..=ids.len().min(MOST_CONTEXT) {
+                self.context = ids[..n].to_vec();
+                if !self.tokenizer.decode(&self.context, self.skip_special)?.is_empty() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        for &id in ids {
+            if self.nodes.iter().all(Node::under_way) {
+                break;
+            }
+            if let Some(token) = self.tokenizer.token(id) {
+                if !(self.skip_special && self.tokenizer.is_special(&token)) {
+                    feed(&mut self.nodes, &token, &mut self.out);
+                    finish(&mut self.nodes, &mut self.out);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The rest of the text. The stream is as new afterwards.
     pub fn finish(&mut self) -> Result<&str> {
         self.out.clear();
         if let Some(ids) = self.held.take() {
             self.held = Some(vec![]);
-            self.out = self.tokenizer.decode(&ids, self.skip_special)?;
+            let context = std::mem::take(&mut self.context);
+            let before = self.tokenizer.decode(&context, self.skip_special)?;
+            let all = self.tokenizer.decode(&[context, ids].concat(), self.skip_special)?;
+            self.out = all.strip_prefix(&before).unwrap_or(&all).to_owned();
         } else {
             finish(&mut self.nodes, &mut self.out);
             for node in &mut self.nodes {

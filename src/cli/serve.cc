@@ -41,7 +41,7 @@ struct ServeOptions {
   ModelOptions model;
   server::HttpOptions http{.port = 8000};
   std::vector<std::string> names, keys;
-  std::string key_file, flight_dir = ".", trace;
+  std::string key_file, flight_dir = ".", trace, generation_config = "auto";
   bool no_prefix_caching = false, no_guard = false;
   int64_t max_queue = 1024, max_logprobs = 20, max_choices = 128, max_body_mib = 16;
   double max_token_gap_ms = 200, drain_seconds = 30, hang_seconds = 60;
@@ -188,6 +188,11 @@ void describe(const ServeOptions& options, Served& served) {
     };
   }
   model.eos_token_ids = text::eos_token_ids(*served.open.instance.checkpoint, served.tokenizer);
+  if (options.generation_config == "auto") {
+    model.defaults = formats::read_generation_defaults(*served.open.instance.checkpoint);
+    if (const std::string given = model.defaults.to_string(); !given.empty())
+      std::fprintf(stderr, "spyre: requests that ask for nothing else have the model's defaults: %s\n", given.c_str());
+  }
   model.version["platform"] = config.platform;
   if (config.dtype) model.version["dtype"] = std::string(to_string(*config.dtype));
   model.version["order"] = config.order;
@@ -320,6 +325,13 @@ void add_serve(CLI::App& app) {
       ->add_option("--served-model-name", o.names,
                    "Names of the model in requests; the first stands in answers [MODEL]")
       ->type_name("NAME...")
+      ->group(group);
+  command
+      ->add_option("--generation-config", o.generation_config,
+                   "auto: a request that gives no temperature, top_p, top_k, min_p or repetition_penalty, and a chat "
+                   "that gives no max_tokens, has those of the model's generation_config.json; vllm: neutral ones")
+      ->check(CLI::IsMember({"auto", "vllm"}))
+      ->capture_default_str()
       ->group(group);
   command
       ->add_option("--api-key", o.keys,

@@ -65,6 +65,41 @@ TEST(Completions, DefaultsAreVllms) {
   EXPECT_FALSE(request.sampling.logprobs || request.sampling.prompt_logprobs || request.sampling.seed);
 }
 
+// What the model's makers want holds where a request says nothing, and only there.
+TEST(Completions, TheModelsDefaultsHoldWhereARequestSaysNothing) {
+  TestServer server({.defaults = {.temperature = 0.6,
+                                  .top_p = 0.95,
+                                  .top_k = 20,
+                                  .min_p = 0.125,
+                                  .repetition_penalty = 1.05,
+                                  .max_new_tokens = 40}});
+  const Json given = {{"temperature", 0}, {"top_p", 1}, {"top_k", 0}, {"min_p", 0}, {"repetition_penalty", 1}};
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    const bool chat = std::string_view(path) == "/v1/chat/completions";
+    Json body = chat ? Json{{"messages", {{{"role", "user"}, {"content", "a"}}}}} : Json{{"prompt", "a"}};
+    body["temperature"] = nullptr;
+    ASSERT_EQ(server.post(path, body).status, 200);
+    const runner::SamplingParams p = server.engine.seen().back().sampling;
+    EXPECT_EQ(p.temperature, 0.6);
+    EXPECT_EQ(p.top_p, 0.95);
+    EXPECT_EQ(p.top_k, 20);
+    EXPECT_EQ(p.min_p, 0.125);
+    EXPECT_EQ(p.repetition_penalty, 1.05);
+    EXPECT_EQ(p.max_tokens, chat ? 40 : 16);  // of completions, the API has a default of its own
+
+    body.update(given);
+    body["max_tokens"] = 50;
+    ASSERT_EQ(server.post(path, body).status, 200);
+    const runner::SamplingParams q = server.engine.seen().back().sampling;
+    EXPECT_EQ(q.temperature, 0);
+    EXPECT_EQ(q.top_p, 1);
+    EXPECT_EQ(q.top_k, 0);
+    EXPECT_EQ(q.min_p, 0);
+    EXPECT_EQ(q.repetition_penalty, 1);
+    EXPECT_EQ(q.max_tokens, 50);
+  }
+}
+
 // Each field must arrive where the engine reads it.
 TEST(Completions, EveryFieldReachesTheEngine) {
   TestServer server;

@@ -233,7 +233,7 @@ GenerationPlan plan_chat(const Json& json, const ServedModel& model) {
   const bool older = !body.integer("max_completion_tokens");
   fit_context(request, std::move(prompt.ids), body, model.limits, older ? "max_tokens" : "max_completion_tokens",
               older ? body.integer("max_tokens") : body.integer("max_completion_tokens"),
-              std::numeric_limits<int64_t>::max());
+              model.defaults.max_new_tokens.value_or(std::numeric_limits<int64_t>::max()));
   const Json& last = body.find("messages")->back();
   const bool continues = body.flag("continue_final_message", false);
   std::string role = continues ? last.at("role").get<std::string>() : "assistant";

@@ -215,7 +215,10 @@ std::string api_page() {
       "queue is full,\n"
       "500: this request failed and the server lives, 503: not ready. `null` means that a field is not given; a field "
       "that is in no\n"
-      "table is ignored, with a line in the log.\n";
+      "table is ignored, with a line in the log.\n"
+      "\nWhere a default is the model's, its generation_config.json gives it, if it does; `--generation-config vllm` "
+      "leaves that file\n"
+      "out.\n";
   for (const RouteInfo& route : routes()) {
     out += fmt::format("\n## {} {}\n\n{}{}\n", route.method, route.path, route.doc,
                        route.open ? " No key is asked for." : "");

@@ -60,14 +60,16 @@ void check_drawable(const runner::SamplingParams& p) {
 
 runner::SamplingParams sampling_params(const Body& body, const ServedModel& model) {
   runner::SamplingParams p;
-  p.temperature = body.number("temperature").value_or(p.temperature);
-  p.top_p = body.number("top_p").value_or(p.top_p);
-  p.top_k = std::min(body.integer("top_k").value_or(p.top_k), model.limits.vocab_size);
-  p.min_p = body.number("min_p").value_or(p.min_p);
+  const formats::GenerationDefaults& defaults = model.defaults;
+  p.temperature = body.number("temperature").value_or(defaults.temperature.value_or(p.temperature));
+  p.top_p = body.number("top_p").value_or(defaults.top_p.value_or(p.top_p));
+  p.top_k = std::min(body.integer("top_k").value_or(defaults.top_k.value_or(p.top_k)), model.limits.vocab_size);
+  p.min_p = body.number("min_p").value_or(defaults.min_p.value_or(p.min_p));
   if (const auto seed = body.integer("seed")) p.seed = static_cast<uint64_t>(*seed);
   p.presence_penalty = body.number("presence_penalty").value_or(p.presence_penalty);
   p.frequency_penalty = body.number("frequency_penalty").value_or(p.frequency_penalty);
-  p.repetition_penalty = body.number("repetition_penalty").value_or(p.repetition_penalty);
+  p.repetition_penalty =
+      body.number("repetition_penalty").value_or(defaults.repetition_penalty.value_or(p.repetition_penalty));
   p.logit_bias = bias_of(body);
   if (body.find("allowed_token_ids")) {
     p.allowed_token_ids = unique_ids(body.ids("allowed_token_ids"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "formats/generation_config.h"
 #include "server/fields.h"
 #include "text/tokenizer.h"
 
@@ -38,7 +39,8 @@ struct ServedModel {
   const text::Tokenizer* tokenizer = nullptr;  // none: ids only
   ChatEncoder chat;                            // none: no chat
   std::vector<int32_t> eos_token_ids;
-  Json version;  // further members of /version
+  formats::GenerationDefaults defaults;  // hold where a request gives no value
+  Json version;                          // further members of /version
 
   // The limits of the engine, and those of the server.
   RequestLimits limits;

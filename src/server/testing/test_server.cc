@@ -55,6 +55,7 @@ TestServer::TestServer(const TestServerOptions& options)
   model.tokenizer = options.tokenizer ? &tiny_tokenizer() : nullptr;
   if (options.chat) model.chat = chat_ml;
   model.eos_token_ids = {3};
+  model.defaults = options.defaults;
   model.version = {{"platform", "fake"}};
   model.limits.vocab_size = 502;
   model.limits.max_model_len = 512;

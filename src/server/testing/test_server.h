@@ -15,6 +15,7 @@ struct TestServerOptions {
   bool tokenizer = true, chat = true, ready = true;
   std::vector<std::string> keys;
   HttpLimits http;
+  formats::GenerationDefaults defaults;
 };
 
 // The model "tiny" (also called "alias"): vocabulary 502, context 512, EOS 3 ("<|im_end|>"). Its chat template writes

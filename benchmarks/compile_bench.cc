@@ -2,8 +2,8 @@
 // [HIDDEN [MAX_MODEL_LEN [MAX_NUM_BATCHED_TOKENS]]]]
 //
 // The model is Llama-shaped (heads of 128, four query heads to a KV head, an MLP of 3.5 x hidden, 128,256 tokens). What
-// is timed is what warm-up does before it runs a step: a body and a head per token bucket, a selection of rows per pair
-// of them, and the attention variants. Compilers share artifacts, so each sample has one of its own.
+// is timed is what warm-up does before it runs a step: one trace, a body, a head and a selection of rows per token
+// bucket, and the attention variants. Compilers share artifacts, so each sample has one of its own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 #include "formats/model_config.h"
 #include "nn/models/causal_lm.h"
-#include "nn/tracer.h"
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/compiler/compiler.h"
 #include "plugins/spyre/platform.h"
+#include "plugins/spyre/worker/model_parts.h"
 
 namespace {
 
@@ -67,14 +67,18 @@ class Bench {
 
   Timing sample() const {
     compiler::Compiler compiler({.features = CpuFeatures::capped_by_environment()});
+    const auto compile = [&](const worker::Unit& unit) { return compiler.compile(unit.graph, unit.boundary); };
     Timing timing;
-    const std::vector<int64_t>& ladder = *config_.token_buckets;
-    for (size_t t = 0; t < ladder.size(); ++t) {
-      compile(body(ladder[t], timing), compiler, timing);
-      compile(head(ladder[t], timing), compiler, timing);
-      for (size_t r = 0; r <= t; ++r) select(ladder[t], ladder[r], compiler, timing);
-    }
     Stopwatch watch;
+    const std::vector<int64_t>& ladder = *config_.token_buckets;
+    const worker::ModelParts parts(model_, blocks_, *config_.dtype, ladder.back());
+    timing.trace = watch.lap();
+    for (const int64_t bucket : ladder) {
+      (void)parts.body().compile(bucket, compile);
+      (void)parts.head().compile(bucket, compile);
+      (void)compile(parts.select_rows(bucket));
+    }
+    timing.compile = watch.lap();
     const attention::Bucketer bucketer({.block_size = *config_.block_size,
                                         .max_model_len = *config_.max_model_len,
                                         .max_num_batched_tokens = *config_.max_num_batched_tokens,
@@ -86,41 +90,6 @@ class Bench {
   }
 
  private:
-  nn::Trace body(int64_t tokens, Timing& timing) const {
-    Stopwatch watch;
-    nn::Tracer tracer(tokens, blocks_);
-    nn::Trace trace = tracer.finish({model_.forward(tracer)});
-    timing.trace += watch.lap();
-    return trace;
-  }
-
-  nn::Trace head(int64_t rows, Timing& timing) const {
-    Stopwatch watch;
-    nn::Tracer tracer(rows);
-    const nn::Value hidden =
-        tracer.step_input(nn::StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_.hidden_size()}));
-    nn::Trace trace = tracer.finish({model_.compute_logits(tracer, hidden)});
-    timing.trace += watch.lap();
-    return trace;
-  }
-
-  static void compile(const nn::Trace& trace, compiler::Compiler& compiler, Timing& timing) {
-    Stopwatch watch;
-    for (const nn::Segment& segment : trace.segments) (void)compiler.compile(segment.graph);
-    timing.compile += watch.lap();
-  }
-
-  void select(int64_t body, int64_t rows, compiler::Compiler& compiler, Timing& timing) const {
-    Stopwatch watch;
-    graph::Builder b("select_rows");
-    const auto hidden =
-        b.input("hidden", graph::Type::tensor(*config_.dtype, std::vector<int64_t>{body, model_.hidden_size()}));
-    const auto ids = b.input("rows", graph::Type::tensor(DType::kI32, std::vector<graph::Dim>{{rows, true}}));
-    b.output(b.gather_rows(hidden, ids));
-    (void)compiler.compile(b.finish());
-    timing.compile += watch.lap();
-  }
-
   const nn::CausalLM& model_;
   const platform::EngineConfig& config_;
   nn::BlockSet blocks_;

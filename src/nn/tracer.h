@@ -2,7 +2,8 @@
 // what is recorded is cut into segments at block boundaries, so that equal blocks become equal graphs.
 //
 // A Trace is the result: segments in order of execution, each with a graph and, for every graph input, parameter and
-// state, where it comes from. Single-threaded; a Tracer records one pass for one number of tokens.
+// state, where it comes from. Single-threaded; a Tracer records one pass for one number of tokens. Forward code is not
+// told the number: a pass for another one is the same with another extent of its rows (graph/with_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,6 @@ class SPYRE_API Tracer {
   explicit Tracer(int64_t tokens, BlockSet blocks = {});
   ~Tracer();
 
-  int64_t tokens() const { return tokens_; }
   graph::Type rows_type(DType dtype, std::vector<int64_t> rest) const;  // [@tokens, rest...]
 
   Value step_input(StepInput which, const graph::Type& type);

@@ -1,6 +1,7 @@
 #include "plugins/spyre/attention/kv_layout.h"
 
 #include "base/error.h"
+#include "plugins/spyre/device/entry_layout.h"
 
 namespace spyre::attention {
 
@@ -12,28 +13,15 @@ std::string_view to_string(KvLayout layout) {
 
 TensorSpec kv_spec(KvLayout layout, DType dtype, int64_t num_blocks, int64_t block_size, const device::Axis& heads,
                    const device::Axis& head) {
-  const int64_t e = device::stick_elements(dtype), h = heads.card(), d = head.card(), sticks = (d + e - 1) / e;
   TensorSpec spec{.dtype = dtype};
   if (layout == KvLayout::kTokenMajor) {
-    const int64_t slots = num_blocks * block_size;
-    spec.axes = {device::Axis(slots), heads, head};
-    spec.layout = {.type = device::card_type_of(dtype),
-                   .host_size = {slots, h, d},
-                   .device_size = {slots, h, sticks, e},
-                   .stride_map = {h * d, d, e, 1},
-                   .dim_map = {0, 1, 2, 2},
-                   .stick_dim = 2};
+    spec.axes = {device::Axis(num_blocks * block_size), heads, head};
   } else {
     // Rows of a head lie one after another, so that the cache can be seen as [blocks * heads, block, head size] (reads
     // by (page, head)) and as [blocks * heads * block, head size] (writes by row): an indexed axis has to be outermost.
     spec.axes = {device::Axis(num_blocks), heads, device::Axis(block_size), head};
-    spec.layout = {.type = device::card_type_of(dtype),
-                   .host_size = {num_blocks, h, block_size, d},
-                   .device_size = {num_blocks, h, block_size, sticks, e},
-                   .stride_map = {h * block_size * d, block_size * d, d, e, 1},
-                   .dim_map = {0, 1, 2, 3, 3},
-                   .stick_dim = 3};
   }
+  spec.layout = device::entry_layout(dtype, spec.card());
   return spec;
 }
 

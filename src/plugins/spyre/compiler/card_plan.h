@@ -46,17 +46,18 @@ std::string describe(const graph::Graph& graph, const graph::Op& op);
 // The axes of every value, [value][dimension]; of a state [kv heads, head size] of its keys.
 using Axes = std::vector<std::vector<device::Axis>>;
 
-// What a value is on the card, by its axes and stick.
-device::TensorSpec card_spec(const graph::Type& type, const std::vector<device::Axis>& axes, int stick);
-
 // What grows from phase to phase. Owns nothing of the graph, which outlives it.
 struct CardState {
   CardState(const graph::Graph& graph, RuleLog& log, BoundaryAxes given = {})
-      : graph(graph), log(log), given(std::move(given)) {}
+      : graph(graph), log(log), given(std::move(given)), by_entry(graph.values.size(), false) {}
+
+  // What |value| is on the card with dimension |stick| in the stick. REQUIRES: axes.
+  device::TensorSpec spec(graph::ValueId value, int stick) const;
 
   const graph::Graph& graph;
   RuleLog& log;
-  BoundaryAxes given;  // what padding the graph's boundary has already
+  BoundaryAxes given;          // what padding the graph's boundary has already
+  std::vector<bool> by_entry;  // per value: lies in an entry_layout, not in the default one
   Layouts layouts;
   ExtentRelations relations;
   Axes axes;

@@ -10,9 +10,27 @@
 #include "plugins/spyre/compiler/host_emit.h"
 
 namespace spyre::compiler {
-std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph, const BoundaryAxes& given) {
+namespace {
+
+std::string key_of(const graph::Graph& graph, const Boundary& boundary) {
   std::string key = graph::canonical_text(graph);
-  if (!given.empty()) key += given.to_string();
+  if (!boundary.axes.empty()) key += boundary.axes.to_string();
+  if (!boundary.entry_inputs.empty()) key += fmt::format("entries in {}\n", fmt::join(boundary.entry_inputs, " "));
+  if (!boundary.entry_outputs.empty()) key += fmt::format("entries out {}\n", fmt::join(boundary.entry_outputs, " "));
+  return key;
+}
+
+CardState card_state(const graph::Graph& graph, RuleLog& log, const Boundary& boundary) {
+  CardState state(graph, log, boundary.axes);
+  for (const int32_t i : boundary.entry_inputs) state.by_entry[graph.inputs.at(i)] = true;
+  for (const int32_t i : boundary.entry_outputs) state.by_entry[graph.outputs.at(i)] = true;
+  return state;
+}
+
+}  // namespace
+
+std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& graph, const Boundary& boundary) {
+  std::string key = key_of(graph, boundary);
   if (const auto found = cache_.find(key); found != cache_.end()) return found->second;
 
   auto program = std::make_shared<device::Program>();
@@ -23,7 +41,7 @@ std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& gra
 
   const graph::Graph& g = program->graph;
   RuleLog log;
-  CardState state(g, log, given);
+  CardState state = card_state(g, log, boundary);
   program->card_passes = run_card_passes(state, {.verify = options_.verify_phases});
   program->card = std::move(state.plan);
   program->rules_met = log.by_number();
@@ -32,7 +50,7 @@ std::shared_ptr<const device::Program> Compiler::compile(const graph::Graph& gra
     for (graph::ValueId value : values) {
       const graph::Type& type = g.type(value);
       const bool batch = type.kind == graph::TypeKind::kBatch;
-      made.push_back(batch ? device::TensorSpec{} : card_spec(type, state.axes[value], state.layouts.stick[value]));
+      made.push_back(batch ? device::TensorSpec{} : state.spec(value, state.layouts.stick[value]));
     }
     return made;
   };
@@ -53,7 +71,7 @@ std::vector<std::string> Compiler::pass_names() {
   return names;
 }
 
-std::string Compiler::text_after(const graph::Graph& graph, const std::string& pass, const BoundaryAxes& given) const {
+std::string Compiler::text_after(const graph::Graph& graph, const std::string& pass, const Boundary& boundary) const {
   const std::vector<std::string> names = pass_names();
   if (pass != "all" && std::find(names.begin(), names.end(), pass) == names.end()) {
     throw_error(ErrorCode::kInvalidArgument, "no pass is called '{}'; known: all, {}", pass, fmt::join(names, ", "));
@@ -72,7 +90,7 @@ std::string Compiler::text_after(const graph::Graph& graph, const std::string& p
   graph::run_passes(made, graph_passes(), options);
   if (of_graph) return text;
   RuleLog log;
-  CardState state(made, log, given);
+  CardState state = card_state(made, log, boundary);
   run_card_passes(state, {.verify = true, .dump_after = pass, .dump = dump});
   return text;
 }

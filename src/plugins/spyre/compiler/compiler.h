@@ -1,7 +1,8 @@
 // From a graph to a program: verify the card's rules, choose extents and layouts, divide work, plan memory, emit device
 // ops and the host plan. Knows operators, never architectures.
 //
-// A Compiler holds the cache of artifacts: a graph equal to one compiled before (up to names) returns the same program.
+// A Compiler holds the cache of artifacts: a graph equal to one compiled before (up to names), with the same boundary,
+// returns the same program.
 // Single-threaded.
 #pragma once
 
@@ -28,19 +29,26 @@ struct CompileOptions {
   bool verify_phases = false;  // of the card side: after each, not only after the last (card_passes.h)
 };
 
+// What lies between programs, where it is not the compiler's choice.
+struct Boundary {
+  BoundaryAxes axes;  // padding that neighbours have decided
+  // The inputs and outputs (their indices) whose entries of dimension 0 lie one after another (device/entry_layout.h),
+  // so that a program can write the beginning of a tensor that another one reads whole.
+  std::vector<int32_t> entry_inputs, entry_outputs;
+};
+
 class Compiler {
  public:
   explicit Compiler(CompileOptions options) : options_(std::move(options)) {}
 
   // Throws Error(kRuleViolation) naming the rule, the operator and the remedy; Error(kInvalidArgument) for a graph that
   // does not verify.
-  // |given|: padding of the boundary that neighbours have decided; it is part of what makes two graphs equal.
-  std::shared_ptr<const device::Program> compile(const graph::Graph& graph, const BoundaryAxes& given = {});
+  std::shared_ptr<const device::Program> compile(const graph::Graph& graph, const Boundary& boundary = {});
 
   // The text of |graph| after the pass that is named: of the graph itself after one of its own passes, of the card plan
   // after a phase of the card side (card_passes.h); "all": after each of them, under headings. Compiles anew, verifying
   // after every phase; nothing is cached. Throws Error(kInvalidArgument) for a name that no pass has.
-  std::string text_after(const graph::Graph& graph, const std::string& pass, const BoundaryAxes& given = {}) const;
+  std::string text_after(const graph::Graph& graph, const std::string& pass, const Boundary& boundary = {}) const;
   // All of them, in order.
   static std::vector<std::string> pass_names();
 

@@ -10,6 +10,7 @@
 #include "plugins/spyre/compiler/lower/iteration.h"
 #include "plugins/spyre/compiler/stick_choices.h"
 #include "plugins/spyre/compiler/view_placement.h"
+#include "plugins/spyre/device/entry_layout.h"
 
 namespace spyre::compiler {
 
@@ -22,13 +23,19 @@ using graph::Op;
 using graph::Type;
 using graph::ValueId;
 
-TensorSpec card_spec(const Type& type, const std::vector<device::Axis>& axes, int stick) {
+TensorSpec CardState::spec(ValueId value, int stick) const {
+  const Type& type = graph.type(value);
+  if (by_entry[value] && stick == type.rank() - 1) {
+    TensorSpec spec{.dtype = type.dtype, .axes = axes[value], .layout = {}};
+    spec.layout = device::entry_layout(type.dtype, spec.card());
+    return spec;
+  }
   std::vector<int> order;
   for (int d = 0; d < type.rank(); ++d) {
     if (d != stick) order.push_back(d);
   }
   if (type.rank() > 0) order.push_back(stick);
-  return TensorSpec::with_axes(type.dtype, axes, order);
+  return TensorSpec::with_axes(type.dtype, axes[value], order);
 }
 
 namespace {
@@ -36,7 +43,8 @@ namespace {
 class Lowering {
  public:
   explicit Lowering(CardState& state)
-      : graph_(state.graph),
+      : state_(state),
+        graph_(state.graph),
         axes_(state.axes),
         layouts_(state.layouts),
         plan_(state.plan),
@@ -58,7 +66,7 @@ class Lowering {
 
   int32_t add_buffer(ValueId value, int stick, BufferHome home, int32_t index) {
     CardBuffer b;
-    b.spec = card_spec(type(value), axes_[value], stick);
+    b.spec = state_.spec(value, stick);
     b.value = value;
     b.home = home;
     b.index = index;
@@ -94,6 +102,7 @@ class Lowering {
     if (relay == relay_of_.end()) return own;
     const auto [found, inserted] = relaid_.emplace(std::pair(value, relay->second), -1);
     if (inserted) {
+      SPYRE_CHECK(!state_.by_entry[value], "%{} lies by entry and would be re-laid", graph_.value(value).name);
       found->second = add_buffer(value, relay->second, BufferHome::kPool, -1);
       CardBuffer& moved = plan_.buffers.back();
       moved.relaid_from = own;
@@ -161,6 +170,7 @@ class Lowering {
     }
   }
 
+  const CardState& state_;
   const graph::Graph& graph_;
   const Axes& axes_;
   const Layouts& layouts_;

@@ -58,8 +58,8 @@ TEST(SplitOperators, AViewThatIsGivenOutIsAProgram) {
 TEST(SplitOperators, NeighboursArePaddedAlike) {
   const std::vector<OperatorUnit> units = split_operators(graph::parse(kHeads));
   Compiler compiler({.features = CpuFeatures::detected(), .verify_phases = true});
-  const auto product = compiler.compile(units[0].graph, units[0].axes);
-  const auto rotary = compiler.compile(units[1].graph, units[1].axes);
+  const auto product = compiler.compile(units[0].graph, {.axes = units[0].axes});
+  const auto rotary = compiler.compile(units[1].graph, {.axes = units[1].axes});
   EXPECT_EQ(product->output_specs[0].axes, rotary->input_specs[0].axes);
   EXPECT_EQ(product->output_specs[0].axes[1].card(), 64 + 2 * 128);
   EXPECT_EQ(product->parameter_specs[0].axes[1].card(), 64 + 2 * 128);
@@ -109,7 +109,7 @@ TEST(SplitOperators, HeadsOfACacheKeepTheirWidth) {
 })");
   Compiler compiler({.features = CpuFeatures::detected(), .verify_phases = true});
   for (const OperatorUnit& unit : split_operators(whole)) {
-    const auto program = compiler.compile(unit.graph, unit.axes);
+    const auto program = compiler.compile(unit.graph, {.axes = unit.axes});
     for (size_t i = 0; i < unit.states.size(); ++i) EXPECT_EQ(program->state_specs[i].axes[1].card(), 128);
     for (size_t i = 0; i < unit.inputs.size(); ++i) {
       if (program->input_specs[i].axes.size() < 2 || unit.inputs[i] == *whole.find("x")) continue;
@@ -137,7 +137,7 @@ TEST(SplitOperators, RandomGraphsGiveTheSameBits) {
     const auto expected = graph::Interpreter(graph::EvalMode::kExact).run(random.graph, random.bindings);
     try {
       for (const OperatorUnit& unit : split_operators(random.graph)) {
-        const auto program = compiler.compile(unit.graph, unit.axes);
+        const auto program = compiler.compile(unit.graph, {.axes = unit.axes});
         graph::Bindings bindings;
         for (const graph::ValueId v : unit.inputs) bindings.inputs.push_back(values.at(v));
         for (const graph::ValueId v : unit.parameters) bindings.parameters.push_back(values.at(v));

@@ -8,6 +8,7 @@
 #include "plugins/spyre/device/card_transfer.h"
 #include "plugins/spyre/device/checked_executor.h"
 #include "plugins/spyre/device/dl16_executor.h"
+#include "plugins/spyre/device/entry_layout.h"
 #include "plugins/spyre/device/transfer.h"
 #include "plugins/spyre/kernels/kv_pages.h"
 #include "plugins/spyre/kernels/panels.h"
@@ -81,6 +82,27 @@ std::vector<DeviceTensor> SoftwareDevice::allocate_together(std::span<const Tens
   const auto whole = std::make_shared<const HostBuffer>(bytes);
   for (size_t i = 0; i < stores.size(); ++i) stores[i]->memory = HostBuffer(whole, offsets[i], host_bytes(*stores[i]));
   return stores;
+}
+
+DeviceTensor SoftwareDevice::beginning_of(const DeviceTensor& whole, const TensorSpec& spec) {
+  TensorSpec shorter = whole->spec;
+  shorter.axes.at(0) = spec.axes.at(0);
+  shorter.layout = entry_layout(spec.dtype, shorter.card());
+  const bool fits = shorter == spec && spec.axes[0].card() <= whole->spec.axes[0].card() &&
+                    whole->spec.layout == entry_layout(whole->spec.dtype, whole->spec.card());
+  SPYRE_CHECK(fits && is_row_major(whole->form), "{} is not the beginning of {}", spec.layout.to_string(),
+              whole->spec.layout.to_string());
+  auto store = std::make_shared<TensorStore>();
+  store->spec = spec;
+  store->label = whole->label;
+  store->form = whole->form;
+  store->order = whole->order;
+  mark_card(*store);
+  const size_t bytes = store->card ? static_cast<size_t>(spec.card_bytes()) : host_bytes(*store);
+  store->memory = HostBuffer(std::shared_ptr<const HostBuffer>(whole, &whole->memory), 0, bytes);
+  store->card_address = whole->card_address;
+  store->reservation = whole->reservation;
+  return store;
 }
 
 std::vector<DeviceTensor> SoftwareDevice::allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks,

@@ -56,6 +56,8 @@ class SoftwareDevice {
   // Tensors that live together, such as a model's weights: one block of memory, so that small ones lie on huge pages as
   // well. Card stores each have their own.
   std::vector<DeviceTensor> allocate_together(std::span<const TensorRequest> requests, const std::string& label);
+  // The first entries of |whole| as a tensor of |spec|: both lie by entry (entry_layout.h), and share their memory.
+  DeviceTensor beginning_of(const DeviceTensor& whole, const TensorSpec& spec);
   // The KV caches of a model's layers. A spec is that of one layer's K, and of its V (attention/kv_layout.h). In DL16
   // mode they are zeroed, as the card's are: masked keys are multiplied there by what exp leaves of them.
   std::vector<DeviceTensor> allocate_kv(std::span<const TensorSpec> layers, int64_t num_blocks, int64_t block_size);

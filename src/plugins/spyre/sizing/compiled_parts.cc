@@ -2,17 +2,18 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "formats/model_config.h"
 #include "nn/models/causal_lm.h"
-#include "nn/tracer.h"
 #include "plugins/spyre/attention/buckets.h"
 #include "plugins/spyre/compiler/compiler.h"
 #include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/device/program_json.h"
 #include "plugins/spyre/sizing/step_cost.h"
+#include "plugins/spyre/worker/model_parts.h"
 
 namespace spyre::sizing {
 namespace {
@@ -43,7 +44,7 @@ class CompiledParts final : public StepParts {
     config_.threads = 1;
     platform.check_and_update_config(config_, model_config_);
     model_ = platform::build_model(platform, config_, model_config_);
-    blocks_ = nn::find_blocks(*model_);
+    parts_.emplace(*model_, nn::find_blocks(*model_), *config_.dtype, config_.token_buckets->back());
   }
 
   PartCost body(const CostConfig& config, int64_t rows) override { return cost(config, programs(bodies_, rows)); }
@@ -79,17 +80,6 @@ class CompiledParts final : public StepParts {
  private:
   using Programs = std::vector<std::shared_ptr<const device::Program>>;
 
-  nn::Trace trace(bool body, int64_t rows) const {
-    if (body) {
-      nn::Tracer tracer(rows, blocks_);
-      return tracer.finish({model_->forward(tracer)});
-    }
-    nn::Tracer tracer(rows);
-    const nn::Value hidden =
-        tracer.step_input(nn::StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_->hidden_size()}));
-    return tracer.finish({model_->compute_logits(tracer, hidden)});
-  }
-
   int64_t bucket_of(int64_t rows) const {
     return attention::round_up_in(*config_.token_buckets, rows).value_or(config_.token_buckets->back());
   }
@@ -98,9 +88,9 @@ class CompiledParts final : public StepParts {
     const int64_t bucket = bucket_of(rows);
     Programs& programs = known[bucket];
     if (programs.empty()) {
-      for (const nn::Segment& segment : trace(&known == &bodies_, bucket).segments) {
-        programs.push_back(compiler_.compile(segment.graph));
-      }
+      const worker::TracedPart& part = &known == &bodies_ ? parts_->body() : parts_->head();
+      programs = part.compile(
+          bucket, [this](const worker::Unit& unit) { return compiler_.compile(unit.graph, unit.boundary); });
     }
     return programs;
   }
@@ -133,7 +123,7 @@ class CompiledParts final : public StepParts {
   compiler::Compiler compiler_;
   platform::EngineConfig config_;
   std::unique_ptr<nn::CausalLM> model_;
-  nn::BlockSet blocks_;
+  std::optional<worker::ModelParts> parts_;
   std::map<int64_t, Programs> bodies_, heads_;
   compiler::PlannedPrograms planned_;
 };

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "platform/memory.h"
 #include "plugins/spyre/attention/kv_layout.h"
+#include "plugins/spyre/device/entry_layout.h"
 #include "plugins/spyre/device/step_cost.h"
 
 namespace spyre::worker {
@@ -74,6 +75,7 @@ SpyreModelRunner::SpyreModelRunner(const platform::EngineConfig& config, const p
                  .threads = device_.options().threads}),
       bucketer_(bucket_options(config, settings)),
       token_ladder_(*config.token_buckets),
+      parts_(*model_, blocks_, *config.dtype, token_ladder_.back(), config.enforce_eager),
       attention_times_(settings.kv_layout, {.max_cores = settings.attention_cores, .lx = {}}) {
   nn::walk(*model_, [this](const nn::Module& module) {
     if (const auto* layer = dynamic_cast<const nn::Attention*>(&module)) attention_layers_.push_back(layer);
@@ -99,44 +101,30 @@ std::string_view SpyreModelRunner::granularity() const {
   return blocks_.empty() ? "model" : "block";
 }
 
-// ---------------------------------------------------------------- tracing and compiling
+// ---------------------------------------------------------------- compiling
 
-RunTrace SpyreModelRunner::cut(nn::Trace trace) const {
-  return config_.enforce_eager ? RunTrace::eager(trace) : RunTrace::whole(std::move(trace));
-}
-
-RunTrace SpyreModelRunner::trace_body(int64_t tokens) const {
-  nn::Tracer tracer(tokens, blocks_);
-  return cut(tracer.finish({model_->forward(tracer)}));
-}
-
-RunTrace SpyreModelRunner::trace_head(int64_t rows) const {
-  nn::Tracer tracer(rows);
-  const nn::Value hidden =
-      tracer.step_input(StepInput::kHidden, tracer.rows_type(*config_.dtype, {model_->hidden_size()}));
-  return cut(tracer.finish({model_->compute_logits(tracer, hidden)}));
-}
-
-std::shared_ptr<const device::Program> SpyreModelRunner::compile(const graph::Graph& graph,
-                                                                 const compiler::BoundaryAxes& given) {
+std::shared_ptr<const device::Program> SpyreModelRunner::compile(const Unit& unit) {
   const int64_t before = compiler_.compiles();
-  auto program = compiler_.compile(graph, given);
+  auto program = compiler_.compile(unit.graph, unit.boundary);
   if (ready_ && compiler_.compiles() > before) {
     ++compiles_after_ready_;
-    log().warn("compiled graph '{}' while serving: a shape that warm-up has not seen", graph.name);
+    log().warn("compiled graph '{}' while serving: a shape that warm-up has not seen", unit.graph.name);
   }
   return program;
 }
 
+CompileUnit SpyreModelRunner::compiling() {
+  return [this](const Unit& unit) { return compile(unit); };
+}
+
 std::map<const nn::Parameter*, ParameterUse> SpyreModelRunner::parameter_uses() {
   std::map<const nn::Parameter*, ParameterUse> uses;
-  const int64_t bucket = token_ladder_.front();
-  for (const RunTrace& trace : {trace_body(bucket), trace_head(bucket)}) {
-    for (size_t s = 0; s < trace.segments.size(); ++s) {
-      const nn::Segment& segment = trace.segments[s];
-      const auto program = compile(trace, s);
+  for (const TracedPart* part : {&parts_.body(), &parts_.head()}) {
+    const auto programs = part->compile(token_ladder_.front(), compiling());
+    for (size_t s = 0; s < programs.size(); ++s) {
+      const nn::Segment& segment = part->trace().segments[s];
       for (size_t i = 0; i < segment.parameters.size(); ++i) {
-        const ParameterUse use{program->parameter_specs[i], program->parameter_forms[i]};
+        const ParameterUse use{programs[s]->parameter_specs[i], programs[s]->parameter_forms[i]};
         const auto [found, inserted] = uses.emplace(segment.parameters[i], use);
         if (!inserted && (found->second.form != use.form || !(found->second.spec == use.spec))) {
           throw_error(ErrorCode::kUnsupported, "parameter {} is read in two forms by two programs",
@@ -171,8 +159,8 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   if (weights_ == nullptr) throw_error(ErrorCode::kFailedPrecondition, "the KV cache comes after load_model");
   ready_ = false;
   bodies_.clear();
-  selects_.clear();
   heads_.clear();
+  hidden_.reset();
   metadata_.reset();
   last_tables_ = nullptr;
   step_launches_.clear();
@@ -183,14 +171,13 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   std::vector<const nn::Attention*> layers;
   std::vector<TensorSpec> specs;
   // The axes of a state come from compilation: rotary heads are wider on the card.
-  const RunTrace body = trace_body(token_ladder_.front());
-  for (size_t s = 0; s < body.segments.size(); ++s) {
-    const nn::Segment& segment = body.segments[s];
-    const auto program = compile(body, s);
+  const auto programs = parts_.body().compile(token_ladder_.front(), compiling());
+  for (size_t s = 0; s < programs.size(); ++s) {
+    const nn::Segment& segment = parts_.body().trace().segments[s];
     for (size_t i = 0; i < segment.states.size(); ++i) {
       if (std::find(layers.begin(), layers.end(), segment.states[i]) != layers.end())
         continue;  // store, then attention
-      const TensorSpec& state = program->state_specs[i];
+      const TensorSpec& state = programs[s]->state_specs[i];
       layers.push_back(segment.states[i]);
       specs.push_back(attention::kv_spec(settings_.kv_layout, state.dtype, num_blocks, *config_.block_size,
                                          state.axes[0], state.axes[1]));
@@ -199,6 +186,11 @@ void SpyreModelRunner::initialize_kv_cache(int64_t num_blocks) {
   const std::vector<DeviceTensor> caches = device_.allocate_kv(specs, num_blocks, *config_.block_size);
   for (size_t i = 0; i < layers.size(); ++i) kv_[layers[i]] = caches[i];
   num_blocks_ = num_blocks;
+  const nn::InputSource& result = parts_.body().trace().outputs.at(0);
+  TensorSpec hidden = programs[result.segment]->output_specs[result.output];
+  hidden.axes[0] = device::Axis(token_ladder_.back());
+  hidden.layout = device::entry_layout(hidden.dtype, hidden.card());
+  hidden_ = device_.allocate(hidden, "activations");
   const nn::Attention::Options& first = attention_layers_.front()->options();
   int64_t group = 1, head_dim = 1;
   for (const nn::Attention* layer : attention_layers_) {
@@ -230,32 +222,42 @@ void SpyreModelRunner::zero_block(int32_t block) {
 
 // ---------------------------------------------------------------- binding
 
-std::vector<Launch> SpyreModelRunner::bind(const RunTrace& trace, const StepTensors& inputs,
-                                           std::vector<DeviceTensor>& outputs) {
-  // The last segment that reads each output; the trace's own outputs live on.
-  std::vector<std::vector<int32_t>> last_reader(trace.segments.size());
-  for (size_t s = 0; s < trace.segments.size(); ++s) last_reader[s].resize(trace.segments[s].graph.outputs.size(), -1);
+namespace {
+
+// The last segment that reads each output of each segment; -1 where none does.
+std::vector<std::vector<int32_t>> last_readers(const nn::Trace& trace) {
+  std::vector<std::vector<int32_t>> last(trace.segments.size());
   for (size_t s = 0; s < trace.segments.size(); ++s) {
+    last[s].resize(trace.segments[s].graph.outputs.size(), -1);
     for (const nn::InputSource& source : trace.segments[s].inputs) {
-      if (source.from_segment) last_reader[source.segment][source.output] = static_cast<int32_t>(s);
+      if (source.from_segment) last[source.segment][source.output] = static_cast<int32_t>(s);
     }
   }
-  constexpr int32_t kForever = 1 << 30;
-  for (const nn::InputSource& source : trace.outputs) last_reader[source.segment][source.output] = kForever;
+  return last;
+}
 
+}  // namespace
+
+std::vector<Launch> SpyreModelRunner::bind(const TracedPart& part, int64_t rows, const StepTensors& inputs,
+                                           const std::function<DeviceTensor(const TensorSpec&)>& place_output) {
+  const nn::Trace& trace = part.trace();
+  const nn::InputSource& result = trace.outputs.at(0);
+  const auto is_result = [&](int32_t s, int32_t o) { return s == result.segment && o == result.output; };
+  const std::vector<std::vector<int32_t>> last_reader = last_readers(trace);
   std::vector<DeviceTensor> free;
-  auto take = [&](const TensorSpec& spec) {
+  const auto take = [&](const TensorSpec& spec) {
     const auto found = std::find_if(free.begin(), free.end(), [&](const auto& t) { return t->spec == spec; });
     if (found == free.end()) return device_.allocate(spec, "activations");
     DeviceTensor tensor = *found;
     free.erase(found);
     return tensor;
   };
+  const auto programs = part.compile(rows, compiling());
   std::vector<Launch> launches;
-  for (size_t s = 0; s < trace.segments.size(); ++s) {
+  launches.reserve(programs.size());
+  for (int32_t s = 0; s < static_cast<int32_t>(programs.size()); ++s) {
     const nn::Segment& segment = trace.segments[s];
-    programs_.push_back(compile(trace, s));
-    Launch launch{.program = programs_.back().get()};
+    Launch launch{.program = programs[s].get()};
     for (const nn::InputSource& source : segment.inputs) {
       if (source.from_segment) {
         launch.inputs.push_back(launches[source.segment].outputs[source.output]);
@@ -267,16 +269,17 @@ std::vector<Launch> SpyreModelRunner::bind(const RunTrace& trace, const StepTens
     }
     for (const nn::Parameter* parameter : segment.parameters) launch.parameters.push_back(weights_->tensor(*parameter));
     for (const nn::Attention* layer : segment.states) launch.states.push_back(kv_.at(layer));
-    for (const TensorSpec& spec : launch.program->output_specs) launch.outputs.push_back(take(spec));
+    const std::vector<TensorSpec>& specs = programs[s]->output_specs;
+    for (int32_t o = 0; o < static_cast<int32_t>(specs.size()); ++o) {
+      launch.outputs.push_back(is_result(s, o) ? place_output(specs[o]) : take(specs[o]));
+    }
     launches.push_back(std::move(launch));
-    for (size_t p = 0; p <= s; ++p) {
-      for (size_t o = 0; o < last_reader[p].size(); ++o) {
-        if (last_reader[p][o] == static_cast<int32_t>(s)) free.push_back(launches[p].outputs[o]);
-      }
+    for (const nn::InputSource& source : segment.inputs) {
+      if (!source.from_segment || is_result(source.segment, source.output)) continue;
+      if (last_reader[source.segment][source.output] == s)
+        free.push_back(launches[source.segment].outputs[source.output]);
     }
   }
-  for (const nn::InputSource& source : trace.outputs)
-    outputs.push_back(launches[source.segment].outputs[source.output]);
   return launches;
 }
 
@@ -285,18 +288,15 @@ SpyreModelRunner::BodyPlan& SpyreModelRunner::body(int64_t bucket) {
   if (plan != nullptr) return *plan;
   auto made = std::make_unique<BodyPlan>();
   made->bucket = bucket;
-  made->trace = trace_body(bucket);
   const TensorSpec ints = TensorSpec::plain(DType::kI32, {bucket});
   made->token_ids = device_.allocate(ints, "step inputs");
   made->positions = device_.allocate(ints, "step inputs");
   made->slots = device_.allocate(ints, "step inputs");
-  std::vector<DeviceTensor> outputs;
-  made->launches = bind(made->trace,
+  made->launches = bind(parts_.body(), bucket,
                         {{StepInput::kTokenIds, made->token_ids},
                          {StepInput::kPositions, made->positions},
                          {StepInput::kSlots, made->slots}},
-                        outputs);
-  made->hidden = outputs.at(0);
+                        [&](const TensorSpec& spec) { return made->hidden = device_.beginning_of(hidden_, spec); });
   plan = std::move(made);
   return *plan;
 }
@@ -305,29 +305,15 @@ SpyreModelRunner::HeadPlan& SpyreModelRunner::head(int64_t bucket) {
   std::unique_ptr<HeadPlan>& plan = heads_[bucket];
   if (plan != nullptr) return *plan;
   auto made = std::make_unique<HeadPlan>();
-  made->trace = trace_head(bucket);
-  made->hidden = device_.allocate(compile(made->trace, 0)->input_specs.at(0), "activations");
-  std::vector<DeviceTensor> outputs;
-  made->launches = bind(made->trace, {{StepInput::kHidden, made->hidden}}, outputs);
-  made->logits = outputs.at(0);
-  plan = std::move(made);
-  return *plan;
-}
-
-SpyreModelRunner::SelectPlan& SpyreModelRunner::select(int64_t body_bucket, int64_t head_bucket) {
-  std::unique_ptr<SelectPlan>& plan = selects_[{body_bucket, head_bucket}];
-  if (plan != nullptr) return *plan;
-  graph::Builder b("select_rows");
-  const auto hidden =
-      b.input("hidden", graph::Type::tensor(*config_.dtype, std::vector<int64_t>{body_bucket, model_->hidden_size()}));
-  const auto rows = b.input("rows", graph::Type::tensor(DType::kI32, std::vector<graph::Dim>{{head_bucket, true}}));
-  b.output(b.gather_rows(hidden, rows));
-  programs_.push_back(compile(b.finish()));
-  auto made = std::make_unique<SelectPlan>();
-  made->rows = device_.allocate(TensorSpec::plain(DType::kI32, {head_bucket}), "step inputs");
-  made->launch = {.program = programs_.back().get(),
-                  .inputs = {body(body_bucket).hidden, made->rows},
-                  .outputs = {head(head_bucket).hidden}};
+  const auto select = compile(parts_.select_rows(bucket));
+  // A selection has nothing that pads columns; its sticks are those of the bodies.
+  SPYRE_CHECK(select->input_specs[0].layout.device_size == hidden_->spec.layout.device_size, "{} is read as {}",
+              hidden_->spec.layout.to_string(), select->input_specs[0].layout.to_string());
+  const DeviceTensor selected = device_.allocate(select->output_specs.at(0), "activations");
+  made->rows = device_.allocate(select->input_specs.at(1), "step inputs");
+  made->select = {.program = select.get(), .inputs = {hidden_, made->rows}, .outputs = {selected}};
+  made->launches = bind(parts_.head(), bucket, {{StepInput::kHidden, selected}},
+                        [&](const TensorSpec& spec) { return made->logits = device_.allocate(spec, "activations"); });
   plan = std::move(made);
   return *plan;
 }
@@ -337,10 +323,11 @@ SpyreModelRunner::SelectPlan& SpyreModelRunner::select(int64_t body_bucket, int6
 runner::WarmUpReport SpyreModelRunner::warm_up() {
   SPYRE_CHECK(metadata_ != nullptr, "warm-up before the KV cache");
   const auto start = std::chrono::steady_clock::now();
-  for (size_t t = 0; t < token_ladder_.size(); ++t) {
-    device_.prepare(body(token_ladder_[t]).launches);
-    device_.prepare(head(token_ladder_[t]).launches);
-    for (size_t r = 0; r <= t; ++r) device_.prepare({&select(token_ladder_[t], token_ladder_[r]).launch, 1});
+  for (const int64_t bucket : token_ladder_) {
+    device_.prepare(body(bucket).launches);
+    const HeadPlan& plan = head(bucket);
+    device_.prepare(plan.launches);
+    device_.prepare({&plan.select, 1});
   }
   if (settings_.record && !config_.enforce_eager) {
     for (const attention::Variant& variant : bucketer_.all_variants()) variants_.insert(variant);
@@ -424,9 +411,8 @@ void SpyreModelRunner::forward(const runner::ForwardBatch& batch, runner::Logits
     const int64_t head_bucket = *attention::round_up_in(token_ladder_, rows);
     head_plan = &head(head_bucket);
     head_rows_.add(rows, head_bucket);
-    SelectPlan& select_plan = select(*bucket, head_bucket);
-    device_.upload(select_plan.rows, batch.logits_rows.data(), "logits_rows", rows);
-    step_launches_.push_back(&select_plan.launch);
+    device_.upload(head_plan->rows, batch.logits_rows.data(), "logits_rows", rows);
+    step_launches_.push_back(&head_plan->select);
     for (const Launch& launch : head_plan->launches) step_launches_.push_back(&launch);
     step_rows_.resize(step_launches_.size(), rows);
   }
@@ -466,16 +452,17 @@ void SpyreModelRunner::run_tapped(const BodyPlan& plan, int64_t rows, const atte
   std::string place = "embedding";
   for (size_t s = 0; s < plan.launches.size(); ++s) {
     device_.run(plan.launches[s], rows, &tables);
-    const nn::Segment& segment = plan.trace.segments[s];
+    const nn::Segment& segment = parts_.body().trace().segments[s];
     if (segment.block != nullptr) place = segment.block->path();
     for (size_t i = 0; i < plan.launches[s].outputs.size(); ++i) {
       const DeviceTensor& output = plan.launches[s].outputs[i];
       const graph::Type& type = segment.graph.type(segment.graph.outputs[i]);
-      if (plan.trace.traced_output[s][i] < 0 || !type.is_float_tensor() || type.rows_axis() != 0) continue;
+      const int64_t traced = parts_.body().trace().traced_output[s][i];
+      if (traced < 0 || !type.is_float_tensor() || type.rows_axis() != 0) continue;
       const int64_t width = output->spec.logical_elements() / output->spec.axes.at(0).logical();
       values.resize(static_cast<size_t>(rows * width));
       device_.download(output, values.data(), "tap", rows);
-      tap_({.layer = place, .output = plan.trace.traced_output[s][i], .rows = rows, .width = width, .values = values});
+      tap_({.layer = place, .output = traced, .rows = rows, .width = width, .values = values});
     }
     if (segment.block != nullptr) place = "after " + place;
   }
@@ -493,11 +480,12 @@ void SpyreModelRunner::report_nonfinite(const BodyPlan& plan, int64_t rows, cons
            row = device_.first_nonfinite_row(output, rows, row + 1)) {
         if (reported[row]) continue;
         reported[row] = true;
-        const nn::Module* block = plan.trace.segments[s].block;
+        const nn::Module* block = parts_.body().trace().segments[s].block;
         logits.row_errors.emplace_back(
-            row, fmt::format("a non-finite activation in {} ({}{})",
-                             block ? block->path() : plan.trace.segments[s].graph.name, to_string(*config_.dtype),
-                             config_.dtype == DType::kF16 ? "; bfloat16 has the range of fp32" : ""));
+            row,
+            fmt::format("a non-finite activation in {} ({}{})",
+                        block ? block->path() : parts_.body().trace().segments[s].graph.name, to_string(*config_.dtype),
+                        config_.dtype == DType::kF16 ? "; bfloat16 has the range of fp32" : ""));
       }
     }
   }

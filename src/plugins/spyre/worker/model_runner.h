@@ -21,7 +21,7 @@
 #include "plugins/spyre/compiler/planned_programs.h"
 #include "plugins/spyre/device/device.h"
 #include "plugins/spyre/settings.h"
-#include "plugins/spyre/worker/run_trace.h"
+#include "plugins/spyre/worker/model_parts.h"
 #include "plugins/spyre/worker/step_trace.h"
 #include "plugins/spyre/worker/weight_store.h"
 #include "runner/forward.h"
@@ -56,21 +56,18 @@ class SpyreModelRunner final : public runner::ModelRunner {
   int64_t compiles_after_ready() const { return compiles_after_ready_; }
 
  private:
-  // One bucket of the body, ready to run: its launches, and the tensors that steps write and read.
+  // One bucket of the body, ready to run: its launches, one a segment, and the tensors that steps write and read.
   struct BodyPlan {
     int64_t bucket = 0;
-    RunTrace trace;
     std::vector<device::Launch> launches;
-    device::DeviceTensor token_ids, positions, slots, hidden;
-  };
-  struct SelectPlan {  // hidden rows of a body bucket -> the rows of a head bucket
-    device::Launch launch;
-    device::DeviceTensor rows;
+    device::DeviceTensor token_ids, positions, slots;
+    device::DeviceTensor hidden;  // the beginning of hidden_
   };
   struct HeadPlan {
-    RunTrace trace;
+    device::Launch select;  // of the rows that have logits
+    device::DeviceTensor rows;
     std::vector<device::Launch> launches;
-    device::DeviceTensor hidden, logits;
+    device::DeviceTensor logits;
   };
   using StepTensors = std::map<nn::StepInput, device::DeviceTensor>;
   struct RowTotals {  // of steps since ready
@@ -98,17 +95,13 @@ class SpyreModelRunner final : public runner::ModelRunner {
   nlohmann::json lx() const;        // what lives in the scratchpad, of programs and of attention's variants
   nlohmann::json settings() const;  // environment variables that the platform reads
 
-  // In units of the granularity: blocks, the whole, or operators (eager).
-  RunTrace trace_body(int64_t tokens) const;
-  RunTrace trace_head(int64_t rows) const;
-  RunTrace cut(nn::Trace trace) const;
   std::map<const nn::Parameter*, ParameterUse> parameter_uses();
-  // Binds every segment of |trace| to tensors; activations are reused when their last reader has run.
-  std::vector<device::Launch> bind(const RunTrace& trace, const StepTensors& inputs,
-                                   std::vector<device::DeviceTensor>& outputs);
+  // Compiles |part| for |rows| and binds every segment to tensors, the result of the part to what |place_output| gives
+  // for its spec; activations are reused when their last reader has run.
+  std::vector<device::Launch> bind(const TracedPart& part, int64_t rows, const StepTensors& inputs,
+                                   const std::function<device::DeviceTensor(const device::TensorSpec&)>& place_output);
   BodyPlan& body(int64_t bucket);
   HeadPlan& head(int64_t bucket);
-  SelectPlan& select(int64_t body_bucket, int64_t head_bucket);
   void record_variants(const attention::StepTables& tables);
   // Estimated card time of the step run last, from its programs and tables.
   double last_step_card_ns() const;
@@ -118,10 +111,8 @@ class SpyreModelRunner final : public runner::ModelRunner {
   void run_tapped(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables);
   void report_nonfinite(const BodyPlan& plan, int64_t rows, const attention::StepTables& tables,
                         runner::Logits& logits);
-  std::shared_ptr<const device::Program> compile(const graph::Graph& graph, const compiler::BoundaryAxes& given = {});
-  std::shared_ptr<const device::Program> compile(const RunTrace& trace, size_t segment) {
-    return compile(trace.segments[segment].graph, trace.axes[segment]);
-  }
+  std::shared_ptr<const device::Program> compile(const Unit& unit);
+  CompileUnit compiling();
   std::string_view granularity() const;  // "block", "model" or "eager"
 
   platform::EngineConfig config_;
@@ -133,6 +124,7 @@ class SpyreModelRunner final : public runner::ModelRunner {
   compiler::Compiler compiler_;
   attention::Bucketer bucketer_;
   std::vector<int64_t> token_ladder_;
+  ModelParts parts_;
   std::unique_ptr<WeightStore> weights_;
   std::vector<const nn::Attention*> attention_layers_;
   std::map<const nn::Attention*, device::DeviceTensor> kv_;
@@ -140,10 +132,9 @@ class SpyreModelRunner final : public runner::ModelRunner {
   std::unique_ptr<attention::MetadataBuilder> metadata_;
   std::map<int64_t, std::unique_ptr<BodyPlan>> bodies_;
   std::map<int64_t, std::unique_ptr<HeadPlan>> heads_;
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<SelectPlan>> selects_;
+  device::DeviceTensor hidden_;  // of the largest bucket: what bodies write and selections read
   std::set<attention::Variant> variants_;
-  std::vector<std::shared_ptr<const device::Program>> programs_;  // whatever a launch points to
-  std::vector<const device::Launch*> step_launches_;              // of the step being run
+  std::vector<const device::Launch*> step_launches_;  // of the step being run
   std::vector<int64_t> step_rows_;
   runner::LayerTap tap_;
   std::unique_ptr<StepTrace> trace_;  // null: not traced

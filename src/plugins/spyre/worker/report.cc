@@ -51,8 +51,8 @@ struct Work {
 
 json SpyreModelRunner::work() const {
   Work body, head;
-  body.add(trace_body(token_ladder_.front()));
-  head.add(trace_head(token_ladder_.front()));
+  body.add(parts_.body().trace());
+  head.add(parts_.head().trace());
   int64_t attention = 0;  // a query with a key: a product for the score, one for the value
   for (const nn::Attention* layer : attention_layers_)
     attention += 4 * layer->options().heads * layer->options().head_size;
@@ -72,8 +72,8 @@ json SpyreModelRunner::artifacts() const {
   for (const auto& [key, program] : compiler_.cache()) ++classes[program->graph.name];
   for (const auto& [bucket, plan] : bodies_) {
     for (size_t s = 0; s < plan->launches.size(); ++s) {
-      if (plan->trace.segments[s].block == nullptr) continue;
-      per_bucket[plan->trace.segments[s].block->class_name()][bucket].insert(plan->launches[s].program);
+      const nn::Module* block = parts_.body().trace().segments[s].block;
+      if (block != nullptr) per_bucket[block->class_name()][bucket].insert(plan->launches[s].program);
     }
   }
   json blocks = json::object();

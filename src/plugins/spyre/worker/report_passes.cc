@@ -49,11 +49,9 @@ json SpyreModelRunner::passes() const {
 json SpyreModelRunner::text_after(const std::string& pass) const {
   json out = json::array();
   std::set<std::string> seen;
-  const RunTrace body = trace_body(token_ladder_.back());
-  for (size_t s = 0; s < body.segments.size(); ++s) {
-    const graph::Graph& graph = body.segments[s].graph;
-    if (!seen.insert(graph::canonical_text(graph) + body.axes[s].to_string()).second) continue;
-    out.push_back({{"graph", graph.name}, {"text", compiler_.text_after(graph, pass, body.axes[s])}});
+  for (const Unit& unit : parts_.body().units(token_ladder_.back())) {
+    if (!seen.insert(graph::canonical_text(unit.graph) + unit.boundary.axes.to_string()).second) continue;
+    out.push_back({{"graph", unit.graph.name}, {"text", compiler_.text_after(unit.graph, pass, unit.boundary)}});
   }
   return out;
 }

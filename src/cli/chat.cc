@@ -99,8 +99,8 @@ class Model {
  public:
   explicit Model(const ChatCommandOptions& options)
       : options_(options),
-        open_(open_model(options.model.config(), /*progress=*/true)),
-        tokenizer_(text::open_tokenizer(*open_.instance.checkpoint)) {
+        open_(open_model(options.model.config(), /*progress=*/true, Texts::kTokenizer)),
+        tokenizer_(open_.tokenizer.get()) {
     if (!tokenizer_) throw_error(ErrorCode::kNotFound, "the model has no tokenizer.json: it cannot chat");
     template_.emplace(open_template(options, *open_.instance.checkpoint, *tokenizer_));
     specials_ = text::special_texts(*tokenizer_);

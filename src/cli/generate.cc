@@ -103,10 +103,10 @@ void write_json(const GenerateOptions& options, const OpenModel& open, const std
 }
 
 // A prompt of ids needs no tokenizer: without a usable one the answer is ids too.
-std::optional<text::Tokenizer> tokenizer_for(const GenerateOptions& options, const formats::Checkpoint& checkpoint) {
-  if (!options.prompt.has_ids) return text::open_tokenizer(checkpoint);
+std::optional<text::Tokenizer> tokenizer_for(const GenerateOptions& options, OpenModel& open) {
+  if (!options.prompt.has_ids) return open.tokenizer.get();
   try {
-    return text::open_tokenizer(checkpoint);
+    return open.tokenizer.get();
   } catch (const Error& error) {
     log().info("the answer is shown as ids: {}", error.what());
     return std::nullopt;
@@ -115,8 +115,8 @@ std::optional<text::Tokenizer> tokenizer_for(const GenerateOptions& options, con
 
 void run_generate(GenerateOptions& options) {
   check_usage(options);
-  OpenModel open = open_model(options.model.config(), !options.json());
-  const std::optional<text::Tokenizer> tokenizer = tokenizer_for(options, *open.instance.checkpoint);
+  OpenModel open = open_model(options.model.config(), !options.json(), Texts::kTokenizer);
+  const std::optional<text::Tokenizer> tokenizer = tokenizer_for(options, open);
   const std::vector<int32_t> prompt = options.prompt.token_ids(tokenizer);
   engine::Request request{.prompt_ids = prompt, .sampling = options.sampling};
   request.sampling.eos_token_ids = text::eos_token_ids(*open.instance.checkpoint, tokenizer);

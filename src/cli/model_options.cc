@@ -180,16 +180,21 @@ platform::EngineConfig ModelOptions::config() const {
   return c;
 }
 
-OpenModel open_model(const platform::EngineConfig& config, bool progress) {
+OpenModel open_model(const platform::EngineConfig& config, bool progress, Texts texts) {
   const auto start = std::chrono::steady_clock::now();
   OpenModel open;
   open.registry = std::make_unique<platform::PlatformRegistry>(
       platform::PlatformRegistry::discover(platform::PlatformRegistry::default_manifest_dirs()));
   open.platform = &open.registry->get(config.platform);
+  platform::PreparedModel prepared = platform::prepare_model(*open.platform, config);
+  if (texts == Texts::kTokenizer) {
+    open.tokenizer = std::async(std::launch::async,
+                                [checkpoint = prepared.checkpoint] { return text::open_tokenizer(*checkpoint); });
+  }
   {
     ProgressBar bar;
     const bool draw = progress && isatty(STDERR_FILENO);
-    open.instance = platform::make_instance(*open.platform, config, [&](const runner::LoadProgress& p) {
+    open.instance = platform::make_instance(*open.platform, std::move(prepared), [&](const runner::LoadProgress& p) {
       if (interrupted) throw_error(ErrorCode::kCancelled, "interrupted while loading");
       if (draw) bar.show(p);
     });

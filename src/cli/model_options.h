@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,11 +44,16 @@ struct OpenModel {
   std::unique_ptr<platform::PlatformRegistry> registry;
   const platform::Platform* platform = nullptr;
   platform::Instance instance;
+  // Where it was asked for: get() gives it, or throws what opening it threw.
+  std::future<std::optional<text::Tokenizer>> tokenizer;
   double load_seconds = 0;
 };
 
-// Loads with a progress bar on stderr when that is a terminal and |progress| is set.
-OpenModel open_model(const platform::EngineConfig& config, bool progress);
+enum class Texts : uint8_t { kNone, kTokenizer };
+
+// Loads with a progress bar on stderr when that is a terminal and |progress| is set. A tokenizer is opened meanwhile,
+// on a thread of its own: compiling the model's programs leaves the other cores idle.
+OpenModel open_model(const platform::EngineConfig& config, bool progress, Texts texts = Texts::kNone);
 
 // Set by Ctrl-C (SIGINT) and SIGTERM once install_interrupt() has run; a second signal ends the process. From then on a
 // pipe without a reader is an error of the write and no signal.

@@ -207,10 +207,10 @@ void describe(const ServeOptions& options, Served& served) {
 void open_served(const ServeOptions& options, Served& served) {
   platform::EngineConfig config = options.model.config();
   config.serving = true;
-  served.open = open_model(config, true);
+  served.open = open_model(config, true, Texts::kTokenizer);
   std::fprintf(stderr, "spyre: KV cache: %s\n", served.open.instance.kv_cache.c_str());
   const formats::Checkpoint& checkpoint = *served.open.instance.checkpoint;
-  served.tokenizer = text::open_tokenizer(checkpoint);
+  served.tokenizer = served.open.tokenizer.get();
   if (served.tokenizer) {
     served.chat_template = open_chat_template(checkpoint);
     served.specials = text::special_texts(*served.tokenizer);

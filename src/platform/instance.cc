@@ -110,7 +110,10 @@ std::unique_ptr<runner::Worker> make_worker(const Platform& platform, const Prep
 }
 
 Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress) {
-  PreparedModel model = prepare_model(platform, std::move(config));
+  return make_instance(platform, prepare_model(platform, std::move(config)), progress);
+}
+
+Instance make_instance(const Platform& platform, PreparedModel model, const Progress& progress) {
   Instance instance;
   instance.worker = make_worker(platform, model);
   instance.config = std::move(model.config);

@@ -42,6 +42,8 @@ using Progress = std::function<void(const runner::LoadProgress&)>;
 // prepare_model() and make_worker(), then loads the weights, sizes and makes the KV cache, and warms up. Throws what
 // these steps throw; nothing is left behind.
 SPYRE_API Instance make_instance(const Platform& platform, EngineConfig config, const Progress& progress = {});
+// The rest of it, for who does something else with the prepared model meanwhile.
+SPYRE_API Instance make_instance(const Platform& platform, PreparedModel model, const Progress& progress = {});
 
 // What a KV cache may take, in bytes, once the weights are there: what the system still has for this process, and what
 // the process holds. -1 = unknown.

@@ -12,10 +12,11 @@ namespace {
 
 // Blocking as in gemm_fma-inl.h, with `a` copied (not widened) into scratch: that gives an odd K its zero and rows that
 // are never 4 KiB apart, and costs one 64-byte load and store per 32 elements of `a`, against 12 or more instructions
-// of arithmetic.
+// of arithmetic. As `a` stays 16-bit, a K block is twice as long: 294 KiB of `a` and 192 KiB of a panel, which with the
+// next one fit the 1 MiB and more of L2 that CPUs with these instructions have.
 constexpr int64_t kMaxRows = 6;  // 6 x 4 accumulators, 4 weights, 1 broadcast of 32 registers
 constexpr int64_t kRowBlock = 96;
-constexpr int64_t kKBlock = 768;
+constexpr int64_t kKBlock = 1536;
 constexpr int64_t kStripPanels = 4;
 constexpr int64_t kAElements = kRowBlock * (kKBlock + 32);
 constexpr int64_t kPartialFloats = kRowBlock * kStripPanels * 64;
@@ -27,14 +28,25 @@ static_assert(kAElements * 2 + kPartialFloats * 4 <= kGemmScratchBytes);
 // of three tiles waits for memory, it waits for all of it.
 enum class Ahead { kSame, kNextLine, kNextTwo };
 
-template <int R, int C, Ahead kAhead>
-__attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t pairs, float* c,
-                                    int64_t ldc, const uint16_t* next) {
+// Where the sums of a row tile begin and end. `kSums`: in fp32 memory. `kResult`: at zero, and rounded in the result
+// itself: where K is one block, a result that takes the way through memory costs 72 loads and stores per tile more, and
+// its stores come in one burst that no arithmetic hides.
+enum class Through { kSums, kResult };
+
+constexpr int64_t kSumBytes = 4 * 16, kResultBytes = 2 * 16;  // of a vector
+
+// `c` is the first vector of the tile, its rows |row_bytes| apart.
+template <int R, int C, Ahead kAhead, Through kThrough>
+__attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t pairs, char* c,
+                                    int64_t row_bytes, const uint16_t* next) {
   __m512 acc[R][C];
   SPYRE_UNROLL
   for (int r = 0; r < R; ++r) {
     SPYRE_UNROLL
-    for (int j = 0; j < C; ++j) acc[r][j] = _mm512_loadu_ps(c + r * ldc + 16 * j);
+    for (int j = 0; j < C; ++j) {
+      acc[r][j] =
+          kThrough == Through::kResult ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * row_bytes + kSumBytes * j);
+    }
   }
   for (int64_t p = 0; p < pairs; ++p) {
     if constexpr (kAhead != Ahead::kSame) {
@@ -60,18 +72,39 @@ __attribute__((noinline)) void tile(const uint16_t* a, int64_t a_stride, const u
   SPYRE_UNROLL
   for (int r = 0; r < R; ++r) {
     SPYRE_UNROLL
-    for (int j = 0; j < C; ++j) _mm512_storeu_ps(c + r * ldc + 16 * j, acc[r][j]);
+    for (int j = 0; j < C; ++j) {
+      if constexpr (kThrough == Through::kResult) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(c + r * row_bytes + kResultBytes * j),
+                            (__m256i)_mm512_cvtneps_pbh(acc[r][j]));
+      } else {
+        _mm512_storeu_ps(c + r * row_bytes + kSumBytes * j, acc[r][j]);
+      }
+    }
   }
 }
 
-using Tile = void (*)(const uint16_t*, int64_t, const uint16_t*, int64_t, float*, int64_t, const uint16_t*);
+using Tile = void (*)(const uint16_t*, int64_t, const uint16_t*, int64_t, char*, int64_t, const uint16_t*);
+template <int R, Ahead A>
+constexpr Tile kSums[4] = {tile<R, 1, A, Through::kSums>, tile<R, 2, A, Through::kSums>, tile<R, 3, A, Through::kSums>,
+                           tile<R, 4, A, Through::kSums>};
 template <Ahead A>
-constexpr Tile kTiles[6][4] = {{tile<1, 1, A>, tile<1, 2, A>, tile<1, 3, A>, tile<1, 4, A>},
-                               {tile<2, 1, A>, tile<2, 2, A>, tile<2, 3, A>, tile<2, 4, A>},
-                               {tile<3, 1, A>, tile<3, 2, A>, tile<3, 3, A>, tile<3, 4, A>},
-                               {tile<4, 1, A>, tile<4, 2, A>, tile<4, 3, A>, tile<4, 4, A>},
-                               {tile<5, 1, A>, tile<5, 2, A>, tile<5, 3, A>, tile<5, 4, A>},
-                               {tile<6, 1, A>, tile<6, 2, A>, tile<6, 3, A>, tile<6, 4, A>}};
+constexpr const Tile* kSumTiles[6] = {kSums<1, A>, kSums<2, A>, kSums<3, A>, kSums<4, A>, kSums<5, A>, kSums<6, A>};
+template <Ahead A>
+constexpr Tile kResultTiles[6] = {tile<1, 4, A, Through::kResult>, tile<2, 4, A, Through::kResult>,
+                                  tile<3, 4, A, Through::kResult>, tile<4, 4, A, Through::kResult>,
+                                  tile<5, 4, A, Through::kResult>, tile<6, 4, A, Through::kResult>};
+
+// What the tiles of one panel block write.
+struct Target {
+  char* at = nullptr;  // of the first row
+  int64_t row_bytes = 0;
+  Through through = Through::kSums;
+};
+
+template <Ahead A>
+Tile tile_for(Through through, int64_t height, int64_t vectors) {
+  return through == Through::kResult ? kResultTiles<A>[height - 1] : kSumTiles<A>[height - 1][vectors - 1];
+}
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -140,7 +173,7 @@ struct RowBlock {
 
 // One row block advances over a panel block in row tiles of equal height: 16 rows are 5 + 5 + 6. `next`: the panel
 // block after this one, or null.
-void multiply(RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs, float* c, int64_t ldc,
+void multiply(RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs, const Target& target,
               const uint16_t* next) {
   const int64_t tiles = ceil_div(block.rows, kMaxRows);
   const bool known = block.asked == b;  // or the first tile has to wait for memory
@@ -150,9 +183,10 @@ void multiply(RowBlock& block, const uint16_t* b, int64_t vectors, int64_t pairs
   for (int64_t t = 0, done = 0, lines = 0; t < tiles; ++t) {
     const int64_t height = (block.rows - done) / (tiles - t);
     const bool asks = next != nullptr && lines < 4 && (known ? tiles > 1 : t > 0);
-    const auto& kinds = !asks ? kTiles<Ahead::kSame> : two ? kTiles<Ahead::kNextTwo> : kTiles<Ahead::kNextLine>;
-    kinds[height - 1][vectors - 1](block.a + done * block.a_stride, block.a_stride, b, pairs, c + done * ldc, ldc,
-                                   asks ? next + 32 * lines : b);
+    const auto choose = !asks ? tile_for<Ahead::kSame> : two ? tile_for<Ahead::kNextTwo> : tile_for<Ahead::kNextLine>;
+    choose(target.through, height, vectors)(block.a + done * block.a_stride, block.a_stride, b, pairs,
+                                            target.at + done * target.row_bytes, target.row_bytes,
+                                            asks ? next + 32 * lines : b);
     if (asks) {
       lines += two ? 2 : 1;
       block.asked = next;
@@ -170,11 +204,21 @@ const uint16_t* after_panel(const RowBlock& block, int64_t i, int64_t v0, int64_
   return v1 * 16 < end ? panels + v1 / 4 * block.panel_elements : nullptr;
 }
 
+// One whole panel whose sums are complete after one K block, and are to be rounded.
+bool is_direct(const RowBlock& block, int64_t v0, int64_t v1, int64_t end) {
+  return block.k_blocks == 1 && v1 - v0 == 4 && v0 % 4 == 0 && v1 * 16 <= end && block.g.store == GemmStore::kRounded16;
+}
+
+Target result_of(const GemmCall& g, int64_t row, int64_t vector) {
+  return {static_cast<char*>(g.out) + 2 * row * g.ldo + vector * kResultBytes, 2 * g.ldo, Through::kResult};
+}
+
 // Vectors [v0, v1) of one strip, from the first K block to the last.
 void run_strip(RowBlock& block, int64_t v0, int64_t v1, int64_t end) {
   const GemmCall& g = block.g;
-  const int64_t ldc = (v1 - v0) * 16;
-  begin(g, block.row, block.rows, v0, v1, end, block.partial);
+  const int64_t sum_bytes = (v1 - v0) * kSumBytes;
+  const bool direct = is_direct(block, v0, v1, end);
+  if (!direct) begin(g, block.row, block.rows, v0, v1, end, block.partial);
   for (int64_t i = 0; i < block.k_blocks; ++i) {
     const int64_t k0 = i * block.k_block;
     const int64_t k = min_of(block.k_block, g.k - k0);
@@ -185,11 +229,12 @@ void run_strip(RowBlock& block, int64_t v0, int64_t v1, int64_t end) {
     for (int64_t v = v0, next; v < v1; v = next) {
       next = min_of((v / 4 + 1) * 4, v1);
       const uint16_t* b = g.panels + v / 4 * block.panel_elements + k0 * 64 + v % 4 * 32;
-      multiply(block, b, next - v, ceil_div(k, 2), block.partial + (v - v0) * 16, ldc,
-               after_panel(block, i, v0, v1, next, end));
+      const Target target = direct ? result_of(g, block.row, v)
+                                   : Target{reinterpret_cast<char*>(block.partial) + (v - v0) * kSumBytes, sum_bytes};
+      multiply(block, b, next - v, ceil_div(k, 2), target, after_panel(block, i, v0, v1, next, end));
     }
   }
-  finish(g, block.row, block.rows, v0, v1, end, block.partial);
+  if (!direct) finish(g, block.row, block.rows, v0, v1, end, block.partial);
 }
 
 void run_row_block(const GemmCall& g, int64_t row, int64_t rows) {

@@ -40,11 +40,11 @@ TEST_P(GemmKernel, EqualsTheNaiveLoopForRaggedColumns) {
 }
 
 TEST_P(GemmKernel, BlocksOverRowsKAndStripsOfColumns) {
-  // More than one block of rows (96 or 128), of K (768, 1024, 2048) and strip of panels (4), uneven everywhere.
+  // More than one block of rows (96 or 128), of K (768 to 2048) and strip of panels (4), uneven everywhere.
   const Product p = product(197, 2100, 275, 3);
   for (int64_t rows : {1, 5, 7, 97, 129, 197}) ASSERT_TRUE(p.check(kernel().gemm, rows));
-  // A single row goes through scratch in pieces as well: 96 x 784 elements fit.
-  const Product one = product(1, 78000, 17, 4);
+  // A single row goes through scratch in pieces as well: 96 x 1568 elements fit.
+  const Product one = product(1, 151000, 17, 4);
   ASSERT_TRUE(one.check(kernel().gemm, 1));
 }
 
@@ -76,6 +76,33 @@ TEST_P(GemmKernel, RoundsOnceToSixteenBits) {
       const float exact = n < 77 ? p.want[static_cast<size_t>(m * 77 + n)] : 0;
       const uint16_t expected = n < 77 ? testing::round16(kernel().dtype, exact) : uint16_t{0xabcd};
       ASSERT_EQ(out[static_cast<size_t>(m * 80 + n)], expected) << m << "," << n;
+    }
+  }
+}
+
+// Rounded results of one block of rows and K, and of several, in ranges that begin and end anywhere in a panel.
+TEST_P(GemmKernel, RoundsInEveryBlockAndRange) {
+  std::mt19937 random(21);
+  const Product shallow = product(197, 150, 275, 22), deep = product(101, 1700, 275, 23);
+  for (const Product* p : {&shallow, &deep}) {
+    for (int64_t rows : {1, 6, 13, 101, 197}) {
+      if (rows > p->rows) continue;
+      const std::vector<GemmRange> ranges = testing::random_ranges(275, random);
+      std::vector<uint16_t> out(static_cast<size_t>(rows * 275), 0xabcd), want = out;
+      GemmCall c = p->call(out.data(), 275, GemmStore::kRounded16);
+      c.rows = rows;
+      c.first_column = ranges[0].first_column;
+      c.columns = ranges[0].columns;
+      c.more = ranges.data() + 1;
+      c.more_count = std::ssize(ranges) - 1;
+      kernel().gemm(c);
+      for (const GemmRange& range : ranges) {
+        for (int64_t i = 0; i < rows * range.columns; ++i) {
+          const auto at = static_cast<size_t>(i / range.columns * 275 + range.first_column + i % range.columns);
+          want[at] = testing::round16(kernel().dtype, p->want[at]);
+        }
+      }
+      ASSERT_EQ(out, want) << rows << " rows, k " << p->k;
     }
   }
 }
@@ -211,8 +238,9 @@ TEST_P(GemmKernel, AnySplitOfColumnsAndRowsOverThreadsGivesEqualBits) {
 
 TEST_P(GemmKernel, FurtherColumnRangesHaveTheBitsOfCallsApart) {
   std::mt19937 random(13);
-  // One block of K and of rows; several of each, with strips of four panels (K = 768 and 96 rows, or 1024 and 128).
-  const Product small = product(70, 100, 723, 14), large = product(130, 1100, 600, 15);
+  // One block of K and of rows; several of each, with strips of four panels (K from 768 to 1536, 96 rows or
+  // 128).
+  const Product small = product(70, 100, 723, 14), large = product(130, 1700, 600, 15);
   for (int round = 0; round < 12; ++round) {
     for (int64_t rows : {1, 3, 6, 7, 70}) {
       ASSERT_TRUE(small.check_ranges(kernel().gemm, rows, testing::random_ranges(723, random), round % 2 == 1));

@@ -5,7 +5,8 @@
 namespace spyre {
 namespace {
 
-std::string quoted(std::string_view text) {
+// Not "quoted": for a std::string, argument-dependent lookup would prefer std::quoted where <iomanip> is included.
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -66,15 +67,15 @@ std::string TraceRecorder::json() const {
   out += R"(,{"ph":"M","pid":2,"name":"process_name","args":{"name":"card, estimated time"}})";
   for (size_t i = 0; i < tracks_.size(); ++i) {
     out += fmt::format(R"(,{{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
-                       number(tracks_[i].process), i + 1, quoted(tracks_[i].name));
+                       number(tracks_[i].process), i + 1, json_string(tracks_[i].name));
   }
   for (const Span& s : spans_) {
     out += fmt::format(",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{}",
-                       number(s.process), s.track + 1, s.begin / 1e3, (s.end - s.begin) / 1e3, quoted(s.name));
+                       number(s.process), s.track + 1, s.begin / 1e3, (s.end - s.begin) / 1e3, json_string(s.name));
     if (!s.arguments.empty()) {
       out += ",\"args\":{";
       for (size_t i = 0; i < s.arguments.size(); ++i) {
-        out += fmt::format("{}{}:{}", i > 0 ? "," : "", quoted(s.arguments[i].first), s.arguments[i].second);
+        out += fmt::format("{}{}:{}", i > 0 ? "," : "", json_string(s.arguments[i].first), s.arguments[i].second);
       }
       out += '}';
     }

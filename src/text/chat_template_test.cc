@@ -126,6 +126,22 @@ TEST(ChatTemplate, KeysKeepTheirOrder) {
             R"([{"z": 1, "a": {"y": 2, "b": 3}}] [{'z': 1, 'a': {'y': 2, 'b': 3}}])");
 }
 
+// Jinja reads every kind of line end as \n, also within strings, and drops the last one of a template.
+TEST(ChatTemplate, LinesEndAsInJinja) {
+  const auto text = [](const std::string& source) {
+    return ChatTemplate(source, "", "").render(user("x\r\ny"), nullptr, nullptr, {}, {}).text();
+  };
+  const std::string source =
+      "{% if true %}\nA\n{% endif %}\nB {{ 'c\nd' }} {{ messages[0].content }} {{ 'e\\r\\n' }}\n";
+  const std::string expected = "A\nB c\nd x\r\ny e\r\n";
+  EXPECT_EQ(text(source), expected);
+  for (const char* end : {"\r\n", "\r"}) {
+    std::string other;
+    for (const char c : source) other += c == '\n' ? end : std::string(1, c);
+    EXPECT_EQ(text(other), expected) << source;
+  }
+}
+
 TEST(ChatTemplate, TokensAreDefinedOnlyWhereThereAreSome) {
   const std::string source = "{{ bos_token is defined }}{{ bos_token }}{{ eos_token }}";
   EXPECT_EQ(ChatTemplate(source, "<s>", "</s>").render(user("x"), nullptr, nullptr, {}, {}).text(), "True<s></s>");

@@ -84,6 +84,8 @@ fn rewrite<'s>(code: &Instructions<'s>) -> Instructions<'s> {
 
 /// A source as minijinja is given it.
 ///
+/// Every line ends in "\n", as Jinja has it before it reads anything: a file saved on Windows is the same template.
+///
 /// `{% generation %}` ... `{% endgeneration %}` mark what a model said, for training, and print nothing: they become an
 /// `if` that holds, so that the white space around them is treated as before.
 ///
@@ -91,6 +93,7 @@ fn rewrite<'s>(code: &Instructions<'s>) -> Instructions<'s> {
 /// (`'x' * 100000000`). So where a template multiplies or uses `~`, its numbers are written as `(5|int)`, which is no
 /// constant.
 pub fn adapted(source: &str) -> String {
+    let source = &source.replace("\r\n", "\n").replace('\r', "\n");
     let mut numbers: Vec<(Span, &str)> = Vec::new();
     let mut tags: Vec<(Span, &str)> = Vec::new();
     let mut operators = false;

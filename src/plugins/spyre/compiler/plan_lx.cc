@@ -13,6 +13,7 @@ using device::BufferHome;
 using device::CardBuffer;
 using device::CardPlan;
 using device::DeviceOp;
+using device::LxCopy;
 using device::LxReason;
 using device::LxVerdict;
 
@@ -157,21 +158,26 @@ class LxPlanner {
 
   LxVerdict judge_views(int32_t b) const {
     const int64_t elements = buffer(b).spec.layout.device_elements();
-    const Use& owner = writes_[b].empty() ? reads_[b].front() : writes_[b].front();
-    const Region own = region(owner);
+    const Region own = region(owner(b));
     // Cores that have the same part twice hold no cut of the buffer.
     const auto cores = static_cast<int64_t>(own.starts.size());
-    const bool cut = own.even && own.core_elements * cores == elements;
+    const bool cut = is_cut(own, elements);
     for (const Use& use : reads_[b]) {
       const Region wanted = region(use);
       if (wanted.even && wanted.core_elements * parts(wanted) < elements) {
         return {.reason = LxReason::kPartialRead, .op = use.op};
       }
-      if (!cut || !(wanted == own)) return {.reason = LxReason::kViewsDiffer, .op = use.op};
+      if (cut && (wanted == own || (options_.relayout && is_cut(wanted, elements)))) continue;
+      return {.reason = LxReason::kViewsDiffer, .op = use.op};
     }
     LxVerdict verdict{.bytes_per_core = device::round_up(buffer(b).spec.card_bytes() / cores, device::kStickBytes)};
     if (verdict.bytes_per_core > options_.capacity) verdict.reason = LxReason::kTooLarge;
     return verdict;
+  }
+  const Use& owner(int32_t b) const { return writes_[b].empty() ? reads_[b].front() : writes_[b].front(); }
+  // Together the cores have every element once.
+  static bool is_cut(const Region& region, int64_t elements) {
+    return region.even && region.core_elements * static_cast<int64_t>(region.starts.size()) == elements;
   }
   static int64_t parts(const Region& region) {
     std::vector<int64_t> starts = region.starts;
@@ -207,9 +213,84 @@ class LxPlanner {
     for (const int32_t b : candidates) {
       if (!writes_[b].empty()) add_replaced(writes_[b].front(), request_of, requests);
     }
+    for (const int32_t b : candidates) add_copies(b, requests[request_of[b]]);
+    for (const LxCopy& copy : plan_.lx_copies) {
+      requests.push_back({.bytes = copy.bytes_per_core,
+                          .first = copy.first,
+                          .last = copy.last,
+                          .worth = worth_of(copy),
+                          .replaces = {}});
+    }
     const std::vector<int64_t> addresses = place_lx(requests, options_.capacity, options_.solver);
-    for (size_t i = 0; i < candidates.size(); ++i) settle(candidates[i], addresses[i], requests[i]);
+    // A buffer that some reader would have to fetch from memory after all goes there.
+    std::vector<bool> whole(plan_.buffers.size(), true);
+    for (size_t i = 0; i < plan_.lx_copies.size(); ++i) {
+      LxCopy& copy = plan_.lx_copies[i];
+      copy.address = addresses[candidates.size() + i];
+      if (copy.address < 0 || addresses[request_of[copy.buffer]] < 0) whole[copy.buffer] = false;
+    }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      settle(candidates[i], whole[candidates[i]] ? addresses[i] : -1, requests[i]);
+    }
+    std::erase_if(plan_.lx_copies, [&](const LxCopy& copy) { return !whole[copy.buffer]; });
+    for (const LxCopy& copy : plan_.lx_copies) {
+      plan_.lx.peak_bytes = std::max(plan_.lx.peak_bytes, copy.address + copy.bytes_per_core);
+      plan_.lx.saved_bytes += worth_of(copy);
+    }
     plan_.lx.candidates = std::ssize(candidates);
+  }
+
+  // Readers of |b| whose cores want other parts: a copy for each cut. What they save counts for the copy.
+  void add_copies(int32_t b, LxRequest& request) {
+    const Region own = region(owner(b));
+    std::vector<Region> cuts;
+    const size_t first = plan_.lx_copies.size();
+    for (const Use& use : reads_[b]) {
+      Region wanted = region(use);
+      if (wanted == own) continue;
+      const auto found = std::find(cuts.begin(), cuts.end(), wanted);
+      const size_t at = first + static_cast<size_t>(found - cuts.begin());
+      if (found == cuts.end()) {
+        const auto cores = static_cast<int64_t>(wanted.starts.size());
+        const int64_t bytes = buffer(b).spec.card_bytes() / cores;
+        // The finer of the two cuts governs.
+        const bool finer = run_of(wanted) < run_of(own);
+        const int64_t run =
+            std::min(run_of(wanted), run_of(own)) * device::kStickBytes / buffer(b).placement.stick_elements;
+        plan_.lx_copies.push_back(
+            {.buffer = b,
+             .first = use.op,
+             .last = use.op,
+             .bytes_per_core = device::round_up(bytes, device::kStickBytes),
+             .move = {std::max<int64_t>(bytes / run, 1), innermost_split(finer ? use : owner(b)), bytes}});
+        cuts.push_back(std::move(wanted));
+      }
+      LxCopy& copy = plan_.lx_copies[at];
+      copy.last = use.op;
+      copy.readers.emplace_back(use.op, use.operand);
+    }
+    for (size_t i = first; i < plan_.lx_copies.size(); ++i) request.worth -= worth_of(plan_.lx_copies[i]);
+  }
+  int64_t worth_of(const LxCopy& copy) const {
+    int64_t bytes = 0;
+    for (const auto& [op, operand] : copy.readers) {
+      if (reads_memory(op)) bytes += bytes_of({op, operand, plan_.ops[op].inputs[operand]});
+    }
+    return bytes;
+  }
+  static int64_t run_of(const Region& region) { return region.runs.front().second; }
+  // Of the dimensions that are cut, the one that lies innermost in memory.
+  int64_t innermost_split(const Use& use) const {
+    const DeviceOp& op = plan_.ops[use.op];
+    const std::vector<int64_t>& strides = buffer(use.buffer).placement.strides;
+    int64_t split = 1, least = 0;
+    for (size_t d = 0; d < strides.size(); ++d) {
+      const int walk = op.walks[use.operand][d];
+      if (walk < 0 || op.splits[walk] == 1 || (split > 1 && strides[d] > least)) continue;
+      split = op.splits[walk];
+      least = strides[d];
+    }
+    return split;
   }
 
   // An operation that works element by element may write where it reads for the last time.
@@ -222,7 +303,9 @@ class LxPlanner {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const int32_t b = op.inputs[i] < 0 ? -1 : base_of(op.inputs[i]);
       if (b < 0 || request_of[b] < 0 || requests[request_of[b]].last != write.op || op.walks[i] != walks) continue;
-      if (region({write.op, i, op.inputs[i]}) == written) {
+      // A copy that a relayout makes is not where the buffer is.
+      const Region read = region({write.op, i, op.inputs[i]});
+      if (read == written && read == region(owner(b))) {
         requests[request_of[base_of(write.buffer)]].replaces.push_back(request_of[b]);
       }
     }

@@ -115,6 +115,47 @@ TEST(PlanLx, WriterAndReaderMustSeeTheSameParts) {
   EXPECT_EQ(between({8, 1}, {8, 1}, {{-1, 1}, {0, 1}}).reason, LxReason::kViewsDiffer);
 }
 
+// x -> a -> y, where y's cores want rows that a's do not have: over the ring instead of through memory.
+TEST(PlanLx, ARelayoutGivesReadersTheirParts) {
+  Plan plan;
+  const int32_t x = plan.buffer(64, 256, BufferHome::kInput), a = plan.buffer(64, 256),
+                y = plan.buffer(64, 256, BufferHome::kOutput), z = plan.buffer(64, 256, BufferHome::kOutput);
+  plan.op("exp", {x}, a, {8, 4});
+  plan.op("neg", {a}, y, {32, 1});
+  plan.op("abs", {a}, z, {32, 1});
+  EXPECT_TRUE(plan.planned().lx_copies.empty());
+  const CardPlan planned = plan.planned({.relayout = true});
+  EXPECT_EQ(planned.buffers[a].lx.reason, LxReason::kResident);
+  ASSERT_EQ(planned.lx_copies.size(), 1u) << "one for both readers";
+  const device::LxCopy& copy = planned.lx_copies[0];
+  EXPECT_EQ(copy.buffer, a);
+  EXPECT_EQ(copy.first, 1);
+  EXPECT_EQ(copy.last, 2);
+  // The readers' cut is the finer one: two rows of each of four columns of sticks, rows over 32 cores.
+  EXPECT_EQ(copy.move, (device::LxRelayout{.runs = 4, .split = 32, .bytes = kBytes / 32}));
+  EXPECT_EQ(planned.lx.saved_bytes, 3 * kBytes);
+  EXPECT_EQ(planned.lx.peak_bytes, 2 * kBytes / 32);
+  EXPECT_EQ(planned.ops[0].write_bytes, 0);
+  EXPECT_EQ(planned.ops[1].read_bytes, 0);
+  testing::expect_sound(planned, device::kLxPlannedBytes);
+  // Both have room, or neither.
+  const CardPlan narrow = plan.planned({.capacity = kBytes / 32, .relayout = true});
+  EXPECT_EQ(narrow.buffers[a].lx.reason, LxReason::kNoRoom);
+  EXPECT_TRUE(narrow.lx_copies.empty());
+  EXPECT_EQ(narrow.ops[1].read_bytes, kBytes);
+  EXPECT_EQ(narrow.lx.saved_bytes, 0);
+}
+
+// What no cut of the buffer is cannot be had over the ring.
+TEST(PlanLx, ARelayoutMovesCutsOnly) {
+  Plan plan;
+  const int32_t x = plan.buffer(64, 256, BufferHome::kInput), a = plan.buffer(64, 256),
+                y = plan.buffer(64, 256, BufferHome::kOutput);
+  plan.op("exp", {x}, a, {8, 1});
+  plan.op("neg", {a}, y, {8, 1}, {{-1, 1}, {0, 1}});  // all rows on every core
+  EXPECT_EQ(plan.planned({.relayout = true}).buffers[a].lx.reason, LxReason::kViewsDiffer);
+}
+
 // A broadcast input is read alike by both, but no copy of it is cut over the cores that way: eight have each part.
 TEST(PlanLx, ACloneIsCutNotRepeated) {
   Plan plan;
@@ -199,7 +240,7 @@ TEST(PlanLx, KeepsWithinTheBudget) {
 // ---------------------------------------------------------------- any graph
 
 TEST(PlanLx, RandomGraphsAreSound) {
-  int64_t resident = 0, refused = 0;
+  int64_t resident = 0, refused = 0, copies = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Compiler compiler({.features = CpuFeatures::of(CpuLevel::kPortable)});
     std::shared_ptr<const device::Program> program;
@@ -213,7 +254,9 @@ TEST(PlanLx, RandomGraphsAreSound) {
     for (const int64_t capacity : {int64_t{1024}, device::kLxPlannedBytes}) {
       for (const LxSolver solver : {LxSolver::kFirstFit, LxSolver::kAnnealing}) {
         CardPlan plan = program->card;
-        plan_lx(plan, {.capacity = capacity, .solver = solver, .restickify_reads = seed % 2 == 0});
+        plan_lx(plan,
+                {.capacity = capacity, .solver = solver, .restickify_reads = seed % 2 == 0, .relayout = seed % 3 == 0});
+        copies += std::ssize(plan.lx_copies);
         testing::expect_sound(plan, capacity);
         if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", capacity " << capacity;
         resident += plan.lx.resident;
@@ -221,6 +264,7 @@ TEST(PlanLx, RandomGraphsAreSound) {
     }
   }
   EXPECT_GT(resident, 500);
+  EXPECT_GT(copies, 50);
   EXPECT_LT(refused, 250);
 }
 

@@ -37,14 +37,29 @@ inline std::set<int64_t> sticks(const device::CardPlan& plan, const device::Devi
 }
 
 struct Life {
-  int32_t buffer = 0, first = 1 << 30, last = -1;
+  int64_t address = 0, bytes_per_core = 0;
+  int32_t first = 1 << 30, last = -1;
+  void wanted(int32_t op) {
+    first = std::min(first, op);
+    last = std::max(last, op);
+  }
 };
 
-// Of the resident buffers: each core always finds what it needs in its own scratchpad, and nothing lies on top of
-// anything that is still wanted.
+// Which copy of |buffer| operand |k| of operation |i| reads; -1: the buffer itself.
+inline int copy_read(const device::CardPlan& plan, int32_t buffer, int32_t i, size_t k) {
+  for (size_t c = 0; c < plan.lx_copies.size(); ++c) {
+    const auto& readers = plan.lx_copies[c].readers;
+    const bool reads = std::find(readers.begin(), readers.end(), std::pair(i, k)) != readers.end();
+    if (plan.lx_copies[c].buffer == buffer && reads) return static_cast<int>(c);
+  }
+  return -1;
+}
+
+// Of the resident buffers and their copies: each core always finds what it needs in its own scratchpad, and nothing
+// lies on top of anything that is still wanted.
 inline void expect_sound(const device::CardPlan& plan, int64_t capacity) {
-  std::map<int32_t, Life> lives;
-  std::map<int32_t, std::vector<std::set<int64_t>>> parts;
+  std::map<std::pair<int32_t, int>, Life> lives;
+  std::map<std::pair<int32_t, int>, std::vector<std::set<int64_t>>> parts;
   for (int32_t i = 0; i < static_cast<int32_t>(plan.ops.size()); ++i) {
     const device::DeviceOp& op = plan.ops[i];
     ASSERT_GE(op.read_bytes, 0);
@@ -54,16 +69,20 @@ inline void expect_sound(const device::CardPlan& plan, int64_t capacity) {
     for (size_t k = 0; k < operands.size(); ++k) {
       if (operands[k] < 0) continue;
       const int32_t base = plan.buffers[operands[k]].view ? plan.buffers[operands[k]].base : operands[k];
-      if (!plan.buffers[base].lx.resident()) continue;
-      Life& life = lives[base];
-      life.buffer = base;
-      life.first = std::min(life.first, i);
-      life.last = i;
+      const device::LxVerdict& own = plan.buffers[base].lx;
+      if (!own.resident()) continue;
+      const std::pair key(base, copy_read(plan, base, i, k));
+      Life& life = lives[key];
+      life.address = key.second < 0 ? own.address : plan.lx_copies[key.second].address;
+      life.bytes_per_core = key.second < 0 ? own.bytes_per_core : plan.lx_copies[key.second].bytes_per_core;
+      life.wanted(i);
+      // A copy is made from the buffer right before its first reader.
+      if (key.second >= 0) lives[{base, -1}].wanted(plan.lx_copies[key.second].first);
       std::vector<std::set<int64_t>> now;
       for (int64_t core = 0; core < device::core_count(op.splits); ++core) {
         now.push_back(sticks(plan, op, k, operands[k], core));
       }
-      const auto [found, inserted] = parts.emplace(base, now);
+      const auto [found, inserted] = parts.emplace(key, now);
       ASSERT_TRUE(inserted || found->second == now) << op.name << " sees buffer " << base << " in another way";
       if (!inserted) continue;
       // A cut: together the cores have every stick once.
@@ -75,20 +94,19 @@ inline void expect_sound(const device::CardPlan& plan, int64_t capacity) {
       }
       ASSERT_EQ(std::ssize(all), sum);
       ASSERT_EQ(sum * device::kStickBytes, plan.buffers[base].spec.card_bytes());
-      ASSERT_LE(std::ssize(now.front()) * device::kStickBytes, plan.buffers[base].lx.bytes_per_core);
+      ASSERT_LE(std::ssize(now.front()) * device::kStickBytes, life.bytes_per_core);
     }
   }
   for (const auto& [i, a] : lives) {
-    const device::LxVerdict& at = plan.buffers[i].lx;
-    ASSERT_EQ(at.address % 128, 0);
-    ASSERT_LE(at.address + at.bytes_per_core, capacity);
+    ASSERT_EQ(a.address % 128, 0);
+    ASSERT_LE(a.address + a.bytes_per_core, capacity);
     for (const auto& [j, b] : lives) {
-      const device::LxVerdict& to = plan.buffers[j].lx;
       if (j <= i || a.last < b.first || b.last < a.first) continue;
-      if (at.address + at.bytes_per_core <= to.address || to.address + to.bytes_per_core <= at.address) continue;
+      if (a.address + a.bytes_per_core <= b.address || b.address + b.bytes_per_core <= a.address) continue;
       // In place: at the same address, from the operation that reads the one for the last time and makes the other.
-      ASSERT_EQ(at.address, to.address);
+      ASSERT_EQ(a.address, b.address);
       ASSERT_TRUE(a.last == b.first || b.last == a.first);
+      ASSERT_NE(i.first, j.first) << "a copy on top of what it is made from";
     }
   }
 }

@@ -102,12 +102,11 @@ double transport_ns(const CostConfig& c, const OpWork& w) {
   return 0;
 }
 
-double relayout_ns(const CostConfig& c, const OpWork& w) {
-  if (w.relayout_bytes == 0) return 0;
-  const auto split = static_cast<double>(std::max<int64_t>(w.relayout_split, 1));
+// Fitted for splits of 2 to 8; beyond, the formula is known to be too slow (torch-spyre clamps it too).
+double relayout_ns(const CostConfig& c, const LxRelayout& move) {
+  const auto split = static_cast<double>(std::clamp<int64_t>(move.split, 2, 8));
   const double per_run = c.relayout_run_base.value + c.relayout_run_split.value * std::log2(split);
-  return std::max(0.0, static_cast<double>(w.relayout_runs) * per_run) +
-         static_cast<double>(w.relayout_bytes) * split / c.relayout_bytes_ns.value;
+  return static_cast<double>(move.runs) * per_run + static_cast<double>(move.bytes) * split / c.relayout_bytes_ns.value;
 }
 
 }  // namespace
@@ -117,7 +116,7 @@ OpTime bundle_time(const CostConfig& config, std::span<const OpWork> works) {
   double read = 0, written = 0, slowdown = 0;
   for (const OpWork& w : works) {
     time.compute += compute_ns(config, w);
-    time.relayout += relayout_ns(config, w);
+    for (const LxRelayout& move : w.relayouts) time.relayout += relayout_ns(config, move);
     if (w.kind != WorkKind::kOther) {
       time.memory += transport_ns(config, w);
       continue;

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/spyre/device/lx.h"
+
 namespace spyre::device {
 
 struct Figure {
@@ -101,8 +103,7 @@ struct OpWork {
   int64_t scratch_bytes = 0;  // read and written in the scratchpad: free, counted for reports
   // A kernel that walks coarse tiles: 0 = it does not.
   int64_t tile_rows = 0, tile_columns = 0, working_set_bytes = 0;
-  // A relayout from scratchpad to scratchpad before the work: runs, cores that a run is spread over, bytes of a core.
-  int64_t relayout_runs = 0, relayout_split = 1, relayout_bytes = 0;
+  std::vector<LxRelayout> relayouts = {};  // before the work, from scratchpad to scratchpad
 };
 
 struct OpTime {

@@ -166,10 +166,11 @@ TEST(Cost, CoarseTilesLoseWhatTheyDoNotFill) {
 
 TEST(Cost, RelayoutIsAddedToTheBundle) {
   OpWork work{.read_bytes = 150'000, .cores = 32};
-  work.relayout_runs = 100;
-  work.relayout_split = 4;
-  work.relayout_bytes = 5470;
+  work.relayouts = {{.runs = 100, .split = 4, .bytes = 5470}};
   EXPECT_NEAR(estimate_ns(measured_costs(), work), 1000 + 100 * (-1.14 + 3.92 * 2) + 40, 1e-6);
+  // The fit ends at a split of 8.
+  work.relayouts.push_back({.runs = 0, .split = 32, .bytes = 5470});
+  EXPECT_NEAR(estimate_ns(measured_costs(), work), 1000 + 100 * (-1.14 + 3.92 * 2) + 40 + 80, 1e-6);
 }
 
 // In a bundle one operation computes while another moves.

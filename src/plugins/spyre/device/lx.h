@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace spyre::device {
 
@@ -40,6 +42,23 @@ struct LxVerdict {
   int64_t bytes_per_core = 0;  // total / cores of the writer; 0 where the cores have no common view
   int32_t op = -1;             // the operation that stands in the way
   bool resident() const { return address >= 0; }
+};
+
+// A move from scratchpad to scratchpad over the ring, as its cost sees it (device/cost.h).
+struct LxRelayout {
+  int64_t runs = 0;   // of a core
+  int64_t split = 2;  // cores that a run is spread over
+  int64_t bytes = 0;  // of a core
+  bool operator==(const LxRelayout&) const = default;
+};
+
+// A second copy of a resident buffer, in the parts that other readers' cores want.
+struct LxCopy {
+  int32_t buffer = -1;
+  int32_t first = 0, last = 0;                      // operations: before the first it is made, the last reads it last
+  std::vector<std::pair<int32_t, size_t>> readers;  // operation, operand
+  int64_t address = -1, bytes_per_core = 0;
+  LxRelayout move;
 };
 
 // What planning came to, for a whole program.

@@ -72,6 +72,9 @@ OpWork work_of(const graph::Graph& graph, const CardPlan& plan, size_t index) {
   const DeviceOp& op = plan.ops[index];
   OpWork work{.read_bytes = op.read_bytes, .write_bytes = op.write_bytes, .cores = core_count(op.splits)};
   work.scratch_bytes = op.lx_bytes;
+  for (const LxCopy& copy : plan.lx_copies) {
+    if (copy.first == static_cast<int32_t>(index)) work.relayouts.push_back(copy.move);
+  }
   if (op.name == "restickify") {
     work.kind = WorkKind::kRestickify;
     work.run_bytes = run_bytes(plan, op, op.inputs.size());

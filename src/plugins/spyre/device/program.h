@@ -65,6 +65,7 @@ struct CardPlan {
   double estimated_ns = 0;
   int64_t restickified_bytes = 0;
   LxSummary lx;
+  std::vector<LxCopy> lx_copies;
 };
 
 // What one phase of the card side did to a program, and how long it took.

@@ -8,6 +8,7 @@
 #include "plugins/spyre/compiler/attention_program.h"
 #include "plugins/spyre/compiler/plan_lx.h"
 #include "plugins/spyre/device/core_map.h"
+#include "plugins/spyre/device/op_work.h"
 #include "plugins/spyre/worker/model_runner.h"
 
 namespace spyre::worker {
@@ -64,6 +65,8 @@ json program_entry(const device::Program& program, int64_t bucket) {
   device::CardPlan plan = program.card;
   const int64_t before = traffic(plan);
   compiler::plan_lx(plan);
+  device::CardPlan moved = program.card;
+  compiler::plan_lx(moved, {.relayout = true});
   return {{"graph", program.graph.name},
           {"tokens", bucket},
           {"peak_bytes_per_core", plan.lx.peak_bytes},
@@ -71,6 +74,13 @@ json program_entry(const device::Program& program, int64_t bucket) {
           {"resident", plan.lx.resident},
           {"device_memory_bytes", before},
           {"saved_bytes", plan.lx.saved_bytes},
+          {"measured_us", device::program_ns(program.graph, plan, device::measured_costs()) / 1000},
+          {"with_relayouts",
+           {{"candidates", moved.lx.candidates},
+            {"resident", moved.lx.resident},
+            {"copies", moved.lx_copies.size()},
+            {"saved_bytes", moved.lx.saved_bytes},
+            {"measured_us", device::program_ns(program.graph, moved, device::measured_costs()) / 1000}}},
           {"buffers", buffers_of(plan, program.graph)}};
 }
 

@@ -26,8 +26,8 @@ struct SizingOptions {
 // refuses them.
 bool is_configuration_alone(const std::filesystem::path& model);
 
-// What the platform of |model| says. Throws Error(kUnsupported) when it cannot tell, UsageError for --enforce-eager, and
-// what reading the file throws.
+// What the platform of |model| says. Throws Error(kUnsupported) when it cannot tell, UsageError for --enforce-eager,
+// and what reading the file throws.
 nlohmann::json ask_size(const ModelOptions& model, const SizingOptions& options, bool details);
 
 // A page of text; lines of the terminal's width.

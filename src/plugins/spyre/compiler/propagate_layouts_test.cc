@@ -152,7 +152,9 @@ void compare(const Graph& graph, int& searched, int& gained) {
   expect_legal(graph, layouts);
   EXPECT_EQ(cost_of(graph, layouts), search.cost);
   EXPECT_EQ(search.cost, *all.least) << graph::print(graph);
-  if (search.greedy_cost >= 0) EXPECT_LE(search.cost, search.greedy_cost);
+  if (search.greedy_cost >= 0) {
+    EXPECT_LE(search.cost, search.greedy_cost);
+  }
   searched += search.searched;
   gained += search.greedy_cost < 0 || search.cost < search.greedy_cost;
 }
@@ -180,7 +182,9 @@ TEST(PropagateLayouts, IsNeverWorseThanStepByStep) {
     LayoutSearch search;
     const Graph graph = tangle(seed, 40);
     expect_legal(graph, propagate_layouts(graph, log, &search));
-    if (search.greedy_cost >= 0) EXPECT_LE(search.cost, search.greedy_cost);
+    if (search.greedy_cost >= 0) {
+      EXPECT_LE(search.cost, search.greedy_cost);
+    }
   }
 }
 

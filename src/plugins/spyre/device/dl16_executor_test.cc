@@ -136,8 +136,9 @@ TEST(Dl16Executor, RandomGraphsGiveNumbersOfTheFormat) {
       const DType dtype = random.graph.type(random.graph.outputs[i]).dtype;
       if (!is_16bit_float(dtype)) continue;
       for (const float x : got[i]) {
-        if (dtype == DType::kBF16) ASSERT_EQ(x, round_to_dl16(x)) << "seed " << seed;
-        if (dtype == DType::kF16 && std::fabs(x) >= 0x1p-14f) ASSERT_EQ(x, round_to_dl16(x)) << "seed " << seed;
+        // A subnormal of f16 left the device as the nearest one.
+        if (dtype == DType::kF16 && std::fabs(x) < 0x1p-14f) continue;
+        ASSERT_EQ(x, round_to_dl16(x)) << "seed " << seed;
       }
     }
   }

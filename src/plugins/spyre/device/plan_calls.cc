@@ -142,8 +142,10 @@ std::vector<CardCall> plan_calls(const graph::Graph& graph, const CardPlan& plan
   return CallLister(graph, plan).run();
 }
 
-void check_plan_calls(const graph::Graph& graph, const CardPlan& plan, const RuleMet& met) {
-  for (const CardCall& call : plan_calls(graph, plan)) check_card_call(call, met);
+int64_t check_plan_calls(const graph::Graph& graph, const CardPlan& plan, const RuleMet& met) {
+  const std::vector<CardCall> calls = plan_calls(graph, plan);
+  for (const CardCall& call : calls) check_card_call(call, met);
+  return std::ssize(calls);
 }
 
 }  // namespace spyre::device

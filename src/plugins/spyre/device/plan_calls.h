@@ -3,6 +3,7 @@
 // pass got wrong is refused by number.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ CardOperand operand_of(std::string name, const TensorSpec& spec, const Placement
 // Rotations and calls (kv_store, attention) have rules of their own in the compiler.
 std::vector<CardCall> plan_calls(const graph::Graph& graph, const CardPlan& plan);
 
-// Throws Error(kRuleViolation) for the first call that breaks a rule.
-void check_plan_calls(const graph::Graph& graph, const CardPlan& plan, const RuleMet& met = nullptr);
+// The number of calls. Throws Error(kRuleViolation) for the first that breaks a rule.
+int64_t check_plan_calls(const graph::Graph& graph, const CardPlan& plan, const RuleMet& met = nullptr);
 
 }  // namespace spyre::device
